@@ -1,0 +1,5 @@
+"""`python -m tuneport` is `tp`."""
+
+from tuneport.cli.main import main
+
+main()

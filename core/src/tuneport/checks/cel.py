@@ -1,0 +1,186 @@
+"""CEL for rules: bounded before it is compiled, and three-valued: true, false or undecided.
+
+The engine is the Rust one of `common-expression-language`. Its package imports a whole command line,
+so the extension module alone is loaded. Tests hold it to Google's C++ implementation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from tuneport.experiment.yamlread import Document
+from tuneport.types import Finding, Json
+
+MAX_SOURCE = 2048
+MAX_BRACKETS = 32
+MAX_ITERATIONS = 10_000
+VARIABLES = ("cfg", "own", "params", "topology", "data", "model", "env", "files", "request")
+
+_MACRO = re.compile(r"\.(?:all|exists|exists_one|map|filter)\s*\(")
+_BOUND = re.compile(r"\.(?:all|exists|exists_one|map|filter)\s*\(\s*([A-Za-z_][A-Za-z0-9_]*)\s*,")
+_TEXT = re.compile(r"""[rR]?(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')""")
+_PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_.\[\]-]*)\}")
+
+
+class Undecided(Exception):  # noqa: N818 - an outcome, not an error
+    """The rule's inputs are not known (or it is too large to evaluate); the text says why."""
+
+
+class Rules:
+    """Evaluates expressions over one set of variables, converted once."""
+
+    def __init__(self, variables: Mapping[str, Json]) -> None:
+        self._plain = {name: _cel_value(variables.get(name, {})) for name in VARIABLES}
+        self._longest = max(_longest(value) for value in self._plain.values())
+        self._context = _engine().Context(variables=self._plain)
+
+    def holds(self, source: str) -> bool:
+        """The value of a boolean expression.
+
+        Raises:
+            Undecided: an input is absent, has an unexpected type, or the work is out of bounds.
+        """
+        depth = macro_depth(source)
+        longest = max(self._longest, source.count(","))
+        if depth and longest**depth > MAX_ITERATIONS:
+            raise Undecided(f"more than {MAX_ITERATIONS} steps")
+        program = _program(source)
+        try:
+            result = program.execute(self._context)
+        except BaseException as error:  # the engine's panics are BaseExceptions
+            if isinstance(error, KeyboardInterrupt | SystemExit):
+                raise
+            raise Undecided(" ".join(str(error).split())[:120]) from None
+        if not isinstance(result, bool):
+            raise Undecided("it is not a true-or-false expression")
+        return result
+
+    def fill(self, text: str) -> str:
+        """`text` with each declared `{path}` replaced by what it is; nothing else is interpreted."""
+        return _PLACEHOLDER.sub(lambda match: self._show(match[1]), text)
+
+    def _show(self, path: str) -> str:
+        for root in (self._plain["cfg"], self._plain):
+            here: Json = root
+            for part in path.split("."):
+                here = here.get(part, _ABSENT) if isinstance(here, dict) else _ABSENT
+                if here is _ABSENT:
+                    break
+            if here is not _ABSENT:
+                shown = str(here) if not isinstance(here, bool) else str(here).lower()
+                return shown if len(shown) <= 120 else shown[:120] + "…"
+        return "?"
+
+
+_ABSENT: Json = object()
+
+
+def bounds(source: str) -> str:
+    """Why the expression may not even be compiled; empty where it may."""
+    if len(source) > MAX_SOURCE:
+        return f"longer than {MAX_SOURCE} characters"
+    bare = _TEXT.sub('""', source)
+    if max(bare.count(opening) for opening in "([{") > MAX_BRACKETS:
+        return f"more than {MAX_BRACKETS} brackets"
+    if any(bare.count(sign) > 4 * MAX_BRACKETS for sign in "+-!?|&*/%"):
+        return "too many operators"
+    return ""
+
+
+def macro_depth(source: str) -> int:
+    """How deep list macros nest in the expression."""
+    bare = _TEXT.sub('""', source)
+    opens = {match.end() - 1 for match in _MACRO.finditer(bare)}
+    depth, deepest, stack = 0, 0, []
+    for position, sign in enumerate(bare):
+        if sign == "(":
+            stack.append(position in opens)
+            depth += stack[-1]
+            deepest = max(deepest, depth)
+        elif sign == ")" and stack:
+            depth -= stack.pop()
+    return deepest
+
+
+def rule_problems(document: Document) -> list[Finding]:
+    """What is wrong with the expressions of a rules file; each is compiled, none is run."""
+    found = []
+    doc = document.data if isinstance(document.data, dict) else {}
+    for group, fields in (("rules", ("when", "require")), ("inert", ("unless",))):
+        for number, rule in enumerate(doc.get(group) or ()):
+            for name in fields:
+                source = rule.get(name) if isinstance(rule, dict) else None
+                why = _why(source) if isinstance(source, str) else ""
+                if why:
+                    line = document.line((group, number, name))
+                    text = f"{group}[{number}].{name}: {why}"
+                    found.append(Finding("rule-expression", "error", text, "", name, document.file, line))
+    return found
+
+
+def _why(source: str) -> str:
+    why = bounds(source)
+    if why:
+        return why
+    try:
+        bound = {match[1] for match in _BOUND.finditer(_TEXT.sub('""', source))}
+        unknown = set(_program(source).references()["variables"]) - bound - set(VARIABLES)
+    except BaseException as error:  # as above
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            raise
+        return " ".join(str(error).split())[:300]
+    return f"unknown variable {', '.join(sorted(unknown))}" if unknown else ""
+
+
+@cache
+def _program(source: str) -> Any:
+    why = bounds(source)
+    if why:
+        raise Undecided(why)
+    try:
+        return _engine().compile(source)
+    except ValueError as error:
+        raise Undecided(" ".join(str(error).split())[:120]) from None
+
+
+@cache
+def _engine() -> Any:
+    from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, ModuleSpec, PathFinder
+    from importlib.util import module_from_spec
+    from pathlib import Path
+
+    package = PathFinder.find_spec("cel")
+    for folder in (package.submodule_search_locations or ()) if package else ():
+        for suffix in EXTENSION_SUFFIXES:
+            path = Path(folder) / f"cel{suffix}"
+            if path.exists():
+                loader = ExtensionFileLoader("cel", str(path))
+                module = module_from_spec(ModuleSpec("cel", loader, origin=str(path)))
+                loader.exec_module(module)
+                return module
+    import cel  # a build without a separate extension file
+
+    return cel
+
+
+def _cel_value(value: Json) -> Json:
+    if isinstance(value, dict):
+        return {str(key): _cel_value(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_cel_value(item) for item in value]
+    if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**63:
+        return float(value) if abs(value) < 10**300 else float("inf")
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return f"<{getattr(value, 'ref', value)}>"
+
+
+def _longest(value: Json) -> int:
+    if isinstance(value, dict):
+        return max([len(value), *map(_longest, value.values())], default=0)
+    if isinstance(value, list):
+        return max([len(value), *map(_longest, value)], default=0)
+    return 1

@@ -1,0 +1,82 @@
+"""Judges the request itself: what the method needs, what it has no use for, what must lie beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from tuneport.types import Finding, Location, Method, Request, Topology
+
+
+def check(
+    method: Method, request: Request, topology: Topology, files: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Findings about model, data, files, image and hardware."""
+    given = {
+        "model": request.model,
+        "train_data": request.train_data,
+        "validation_data": request.validation_data,
+    }
+    yield from _bindings(method, given)
+    yield from _files(method, files)
+    if method.spec.get("image") == "required" and not request.image:
+        yield from _image(method, request)
+    elif request.image and not _is_digest(request.image):
+        message = f"the image {request.image} is named by a tag, which can be moved"
+        yield Finding("image-tag", "note", message, "name it as repository@sha256:…", "--image")
+    if not topology.pools:
+        message = "no hardware was named, so what depends on it is undecided"
+        yield Finding(
+            "profile-missing",
+            "note",
+            message,
+            "give --profile h200:8, or cpu:2 for two processes",
+            "--profile",
+        )
+    elif len(topology.pools) > 1 and request.fleet in ("local", "ray"):
+        message = f"{len(topology.pools)} pools need a fleet of kind kubernetes or slurm, not {request.fleet}"
+        yield Finding("pools-fleet", "error", message, "name such a fleet with --fleet", "--fleet")
+
+
+def _bindings(method: Method, given: Mapping[str, Location | None]) -> Iterator[Finding]:
+    bind = method.spec.get("bind", {})
+    for name, location in given.items():
+        flag = f"--{name.replace('_', '-')}"
+        binding = bind.get(name)
+        if binding is None:
+            if location is not None:
+                message = f"{method.id} has no use for {flag}"
+                yield Finding("flag-unused", "error", message, f"leave {flag} out", flag)
+        elif location is None:
+            if binding.get("required"):
+                hint = binding.get("hint") or f"give {flag}, or the matching field of job.yaml"
+                yield Finding("request-missing", "error", f"{method.id} needs {flag}", hint, flag)
+        elif "\0" in location.value:
+            yield Finding("request-nul", "error", f"{flag} contains a NUL character", "", flag)
+
+
+def _files(method: Method, files: Mapping[str, str]) -> Iterator[Finding]:
+    needed = dict(method.spec.get("requires_files", {}))
+    for name in (
+        method.spec.get("launch", {}).get("run", {}).get("file"),
+        method.spec.get("surface", {}).get("script"),
+    ):
+        if name:
+            needed.setdefault(name, "the method runs it")
+    for name, what in needed.items():
+        if name not in files:
+            yield Finding(
+                "file-missing", "error", f"the experiment has no {name}", f"write {name}: {what}", name, name
+            )
+
+
+def _image(method: Method, request: Request) -> Iterator[Finding]:
+    if request.fleet != "local":
+        message = f"{method.id} brings its own image and none was named"
+        yield Finding("image-missing", "error", message, "give --image, or `image:` in job.yaml", "--image")
+    else:
+        message = f"{method.id} runs in the environment that tp itself runs in: no image was named"
+        yield Finding("host-runtime", "note", message, "--image names a container instead", "--image")
+
+
+def _is_digest(image: str) -> bool:
+    return "@sha256:" in image

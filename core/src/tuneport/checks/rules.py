@@ -1,0 +1,114 @@
+"""Applies a method's rules and inert entries to an effective configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tuneport.checks.cel import Rules, Undecided
+from tuneport.types import Context, Finding, Json
+
+Rule = Mapping[str, Json]
+
+
+def variables(context: Context) -> dict[str, Json]:
+    """What an expression may name; see CONTRIBUTING, "Rules"."""
+    request, pool = context.request, context.topology.primary if context.topology.pools else None
+    topology: dict[str, Json] = {}
+    if pool is not None:
+        gpus = 0 if pool.series == "cpu" else pool.nodes * pool.gpus_per_node
+        topology = {
+            "nodes": pool.nodes,
+            "gpus_per_node": pool.gpus_per_node,
+            "gpus": gpus,
+            "processes": pool.nodes * pool.gpus_per_node,
+            "series": pool.series,
+            "pools": len(context.topology.pools),
+        }
+    facts = context.facts
+    return {
+        "cfg": nested(context.config),
+        "own": sorted(context.own),
+        "params": dict(request.params),
+        "topology": topology,
+        "data": facts.get("data", {}),
+        "model": facts.get("model", {}),
+        "env": {**facts.get("env", {}), **request.env},
+        "files": sorted(context.files),
+        "request": {
+            "image": request.image,
+            "fleet": request.fleet,
+            "model": request.model.value if request.model else "",
+            "train_data": request.train_data.value if request.train_data else "",
+            "validation_data": request.validation_data.value if request.validation_data else "",
+        },
+    }
+
+
+def nested(flat: Mapping[str, Json]) -> dict[str, Json]:
+    """Dotted keys as a tree. A key below another key's plain value stays under its dotted name."""
+    tree: dict[str, Json] = {}
+    for key, value in flat.items():
+        here, parts = tree, key.split(".")
+        for part in parts[:-1]:
+            below = here.setdefault(part, {})
+            if not isinstance(below, dict):
+                here = tree
+                parts = [key]
+                break
+            here = below
+        if isinstance(value, dict) and isinstance(here.get(parts[-1]), dict):
+            here[parts[-1]] = {**value, **here[parts[-1]]}
+        else:
+            here[parts[-1]] = value
+    return tree
+
+
+def apply(context: Context, checks: Sequence[Rule], inert: Sequence[Rule]) -> tuple[list[Finding], list[str]]:
+    """(findings, what could not be decided). A rule is silent where its `when` is not true."""
+    if not checks and not inert:
+        return [], []
+    engine = Rules(variables(context))
+    findings, undecided = [], []
+    for rule in checks:
+        try:
+            if "when" in rule and not engine.holds(rule["when"]):
+                continue
+            if engine.holds(rule["require"]):
+                continue
+        except Undecided as reason:
+            undecided.append(f"{rule['code']}: {reason}")
+            continue
+        findings.append(_finding(context, engine, rule, rule["code"], rule["severity"]))
+    for rule in inert:
+        if rule["key"] not in context.own or context.origins[rule["key"]].layer in _QUIET:
+            continue
+        try:
+            if engine.holds(rule["unless"]):
+                continue
+        except Undecided as reason:
+            undecided.append(f"{rule.get('code', 'inert-key')} {rule['key']}: {reason}")
+            continue
+        findings.append(_finding(context, engine, rule, rule.get("code", "inert-key"), "warning"))
+    return findings, undecided
+
+
+# A default that happens to be inert is nobody's mistake.
+_QUIET = ("method defaults", "identity", "platform")
+
+
+def _finding(context: Context, engine: Rules, rule: Rule, code: str, severity: str) -> Finding:
+    key = rule.get("key", "")
+    origin = context.origins.get(key)
+    message = engine.fill(rule["say"])
+    if code == "inert-key":
+        message = f"`{key}` is set but {message}"
+    return Finding(
+        code,
+        severity,  # type: ignore[arg-type] # the schema allows the three words only
+        message,
+        engine.fill(rule.get("hint", "")),
+        key,
+        origin.file if origin else "",
+        origin.line if origin else 0,
+        rule["source"],
+    )

@@ -1,0 +1,162 @@
+"""Judges each key that somebody set against the release's surface: does it exist, can it hold this."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+
+from tuneport.types import Context, Finding, Json, Key, Origin, Ref
+
+_NAMES = {
+    bool: "bool",
+    int: "int",
+    float: "float",
+    str: "str",
+    list: "list",
+    dict: "dict",
+    type(None): "null",
+}
+
+
+def check(context: Context, raw: Mapping[str, str], *, closed: bool = True) -> Iterator[Finding]:
+    """Findings for every key above the defaults.
+
+    Args:
+        raw: the plain text of YAML scalars by key, to tell `no` from `false`.
+        closed: whether the surface is known to be complete; otherwise an unknown key is a warning.
+    """
+    keys = context.release.keys
+    if not keys and closed:
+        return
+    moves = {move["from"]: move for move in context.release.spec.get("moves", ())}
+    for name, value in context.own.items():
+        origin = context.origins[name]
+        if isinstance(value, Ref):
+            continue
+        key = keys.get(name) or _ancestor(name, keys)
+        if key is None:
+            yield _unknown(context, name, origin, moves, closed)
+        elif key.name == name:
+            yield from _value(context, key, value, origin, raw.get(name, ""))
+    for key in keys.values():
+        if key.required and key.name not in context.own:
+            yield Finding(
+                "key-required",
+                "error",
+                f"{_what(context)} needs `{key.name}` and nothing sets it",
+                _how(context, key.name),
+                key.name,
+                source=_source(context, key),
+            )
+
+
+def _ancestor(name: str, keys: Mapping[str, Key]) -> Key | None:
+    """The key that holds `name` inside its free-form value."""
+    while "." in name:
+        name = name.rpartition(".")[0]
+        key = keys.get(name)
+        if key is not None:
+            return key if {"dict", "any"} & set(key.types) else None
+    return None
+
+
+def _unknown(
+    context: Context, name: str, origin: Origin, moves: Mapping[str, Mapping[str, Json]], closed: bool
+) -> Finding:
+    move = moves.get(name)
+    if move is not None:
+        message = f"`{name}` has moved to `{move['to']}` in {_what(context)}"
+        return Finding("key-moved", "error", message, f"write {move['to']}", name, origin.file, origin.line)
+    close = get_close_matches(name, context.release.keys, n=1, cutoff=0.6)
+    if not close:  # the right leaf under the wrong parent is as common as a typo
+        leaf = name.rpartition(".")[2]
+        close = [key for key in context.release.keys if key.rpartition(".")[2] == leaf][:1]
+    message = f"{_what(context)} has no key `{name}`"
+    if name in context.method.params and not close:
+        close = list(context.method.params[name].keys[:1])
+    hint = (
+        f"did you mean `{close[0]}`?" if close else f"`tp methods {context.method.id}` lists what can be set"
+    )
+    return Finding(
+        "key-unknown", "error" if closed else "warning", message, hint, name, origin.file, origin.line
+    )
+
+
+def _value(context: Context, key: Key, value: Json, origin: Origin, raw: str) -> Iterator[Finding]:
+    if not fits(value, key.types):
+        shown = _show(value)
+        message = f"`{key.name}` is {shown} where {_what(context)} takes {_kinds(key)}"
+        hint = _type_hint(key, value, raw)
+        yield Finding(
+            "key-type", "error", message, hint, key.name, origin.file, origin.line, _source(context, key)
+        )
+    elif key.choices and not isinstance(value, list) and not _listed(value, key):
+        close = get_close_matches(str(value), [str(choice) for choice in key.choices], n=1)
+        message = f"`{key.name}` is {_show(value)}; {_what(context)} takes {_options(key)}"
+        hint = f"did you mean {close[0]!r}?" if close else ""
+        yield Finding(
+            "key-choice", "error", message, hint, key.name, origin.file, origin.line, _source(context, key)
+        )
+
+
+def _listed(value: Json, key: Key) -> bool:
+    # `type=` runs before `choices` in every parser we read, so "1" and 1 are told apart by type above.
+    return value in key.choices or (value is None and "null" in key.types)
+
+
+def fits(value: Json, types: tuple[str, ...]) -> bool:
+    """Whether a release that declares `types` takes `value` as it is, or by lossless widening."""
+    if "any" in types:
+        return True
+    kind = _NAMES.get(type(value), "any")
+    if kind in types:
+        return True
+    if kind == "int" and "float" in types:
+        return True
+    if kind in ("int", "float", "bool") and "str" in types:
+        # A number given for text is written the same way, but a bool changes its spelling.
+        return kind != "bool"
+    if kind == "float" and "int" in types:
+        return float(value).is_integer() and abs(value) < 2**53
+    return False
+
+
+def _type_hint(key: Key, value: Json, raw: str) -> str:
+    if isinstance(value, bool) and "str" in key.types:
+        written = raw or str(value).lower()
+        close = [c for c in key.choices if isinstance(c, str) and c.lower() == written.lower()]
+        return f'YAML reads {written} as {str(value).lower()}: write "{close[0] if close else written}" in quotes'
+    if isinstance(value, str) and {"int", "float"} & set(key.types):
+        return "write a number without quotes"
+    return ""
+
+
+def _kinds(key: Key) -> str:
+    names = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false"}
+    names |= {"list": "a list", "dict": "a mapping", "null": "null"}
+    return " or ".join(names[kind] for kind in key.types if kind in names)
+
+
+def _options(key: Key) -> str:
+    return ", ".join(str(choice) for choice in key.choices[:20]) + (", …" if len(key.choices) > 20 else "")
+
+
+def _show(value: Json) -> str:
+    text = "null" if value is None else (str(value).lower() if isinstance(value, bool) else repr(value))
+    return text if len(text) <= 80 else text[:80] + "…"
+
+
+def _what(context: Context) -> str:
+    script = context.method.spec.get("surface", {}).get("script")
+    return str(script) if script else f"{context.release.framework} {context.release.version}"
+
+
+def _how(context: Context, name: str) -> str:
+    for flag, binding in context.method.spec.get("bind", {}).items():
+        if binding["key"] == name:
+            return f"give --{flag.replace('_', '-')}"
+    return f"set it in config.yaml: `{name}: …`"
+
+
+def _source(context: Context, key: Key) -> str:
+    return f"{context.release.framework} {context.release.version} {key.source}" if key.source else ""

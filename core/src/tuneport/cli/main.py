@@ -1,0 +1,78 @@
+"""The entry of `tp`: answers `--help` and `--version` from a table, and loads one verb otherwise."""
+
+from __future__ import annotations
+
+import sys
+from typing import NoReturn
+
+COMMANDS: dict[str, str] = {
+    "init": "Start a project.",
+    "new": "Create an experiment folder for a method.",
+    "ls": "List the experiments of this project.",
+    "methods": "List methods, or one method's parameters.",
+    "plugins": "List installed plugins and what is wrong with them.",
+    "schema": "Print a JSON Schema for editors.",
+    "validate": "Say everything that is wrong with an experiment.",
+    "plan": "Print the exact launch of an experiment.",
+    "explain": "Say where a key's value comes from, or what a method is.",
+    "submit": "Plan an experiment and run it on a fleet.",
+    "job": "List, watch, follow, stop and retry jobs.",
+    "export": "Turn a checkpoint into a layout that others can load.",
+    "eval": "Evaluate a model or a finished job.",
+    "recipe": "Show and move an experiment's lock.",
+    "runtime": "List, install and remove what releases run in.",
+    "dataset": "Store and look up immutable dataset versions.",
+    "fleet": "List and check the places that run plans.",
+    "completion": "Print the shell completion script.",
+}
+
+USAGE = "Usage: tp [--version] [--help] COMMAND [ARGS]...\n"
+INTRO = (
+    "Validate, plan and run post-training jobs on pinned framework releases.\n"
+    "Every command takes --json and --help. Start with: tp init demo && cd demo && tp methods\n"
+)
+
+
+def help_text() -> str:
+    rows = "".join(f"  {name:<11} {text}\n" for name, text in COMMANDS.items())
+    return f"{USAGE}\n{INTRO}\nCommands:\n{rows}"
+
+
+def main() -> NoReturn:
+    """Run one command and leave with its exit code."""
+    args = sys.argv[1:]
+    if "_TP_COMPLETE" not in _environ() and (not args or args[0] in ("-h", "--help", "help")):
+        code = _write(help_text())
+    elif args == ["--version"]:
+        from tuneport import __version__
+
+        code = _write(f"tp {__version__}\n")
+    else:
+        from tuneport.cli.run import run
+
+        code = run(args)
+    _leave(code)
+
+
+def _environ() -> dict[bytes, bytes] | dict[str, str]:
+    import os
+
+    return os.environ  # type: ignore[return-value]
+
+
+def _write(text: str) -> int:
+    from tuneport.cli.run import guarded
+
+    return guarded(lambda: sys.stdout.write(text) and 0)
+
+
+def _leave(code: int) -> NoReturn:
+    """Flush and end without the interpreter's teardown, which costs more than some commands."""
+    import os
+
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        code = code or 6
+    os._exit(code)

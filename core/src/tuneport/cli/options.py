@@ -1,0 +1,91 @@
+"""The request flags that `validate`, `plan`, `submit`, `export` and `eval` share, and their completion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def experiment_names(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from tuneport.experiment import project
+
+    found = project.find_project()
+    return [CompletionItem(n) for n in (project.names(found) if found else []) if n.startswith(incomplete)]
+
+
+def method_ids(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from tuneport.registry import catalog
+
+    framework = incomplete.partition("/")[0] if "/" in incomplete else ""
+    try:
+        rows = catalog.methods(framework)
+    except Exception:  # a completion must never print an error into the user's prompt
+        return []
+    return [CompletionItem(name, help=title) for name, title, _ in rows if name.startswith(incomplete)]
+
+
+def parameter_names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """`NAME=` of each parameter of the experiment's method."""
+    from tuneport.experiment import project
+    from tuneport.registry import catalog
+
+    try:
+        written = project.read(ctx.params["experiment"])
+        assert written.lock is not None
+        method = catalog.method(written.lock["recipe"]["name"], written.lock["framework"]["version"])
+    except Exception:  # as above
+        return []
+    return [CompletionItem(f"{name}=") for name in method.params if name.startswith(incomplete)]
+
+
+experiment_argument = click.argument("experiment", shell_complete=experiment_names)
+
+_FLAGS = [
+    click.option("--framework-version", metavar="V", default="", help="The release; it must be the lock's."),
+    click.option("--profile", metavar="SERIES:GPUS", default="", help="Hardware, such as h200:8 or cpu:2."),
+    click.option("--resources", metavar="FILE", default="", help="Hardware as pools and roles."),
+    click.option("--model", metavar="NAME", default="", help="Model name or folder."),
+    click.option("--train-data", metavar="PATH", default="", help="Training data."),
+    click.option("--validation-data", metavar="PATH", default="", help="Validation data."),
+    click.option(
+        "--train-dataset", metavar="REF", default="", help="owner/name@version that --train-data is in."
+    ),
+    click.option("--validation-dataset", metavar="REF", default="", help="The same for --validation-data."),
+    click.option(
+        "--set",
+        "sets",
+        metavar="NAME=VALUE",
+        multiple=True,
+        shell_complete=parameter_names,
+        help="A parameter.",
+    ),
+    click.option(
+        "--image", metavar="REF", default="", help="Container image instead of the release's runtime."
+    ),
+    click.option("--fleet", metavar="NAME", default="", help="Where to run (default: local)."),
+    click.option(
+        "--facts", metavar="FILE", default="", help="What is known of data and model that are elsewhere."
+    ),
+]
+
+
+def request_flags(function: F) -> F:
+    """Add the request flags. The verb receives them as one `flags: Flags`."""
+    import functools
+
+    from tuneport.experiment.request import Flags
+
+    @functools.wraps(function)
+    def with_flags(*args: Any, **kwargs: Any) -> Any:
+        given = {name: kwargs.pop(name) for name in Flags.__slots__}
+        return function(*args, flags=Flags(**given), **kwargs)
+
+    decorated: Any = with_flags
+    for option in reversed(_FLAGS):
+        decorated = option(decorated)
+    return decorated  # type: ignore[no-any-return]

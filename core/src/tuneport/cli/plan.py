@@ -1,0 +1,58 @@
+"""`tp plan`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from tuneport.cli.options import experiment_argument, request_flags
+from tuneport.cli.output import data, json_option, print_json, printable, talk
+from tuneport.experiment.request import Flags
+from tuneport.types import LaunchPlan, Value
+
+
+@click.command("plan")
+@experiment_argument
+@request_flags
+@click.option("--out", metavar="FILE", default="", help="Also write the plan's JSON to FILE.")
+@json_option
+def command(experiment: str, flags: Flags, out: str, as_json: bool) -> int:
+    """Print the exact launch of EXPERIMENT: argv, files, environment, runtime, pools, digest."""
+    import json
+
+    from tuneport import api
+    from tuneport.compiler.plan import plan_to_json
+
+    launch, report = api.plan(experiment, flags)
+    document = plan_to_json(launch)
+    if out:
+        Path(out).write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", "utf-8")
+    if as_json:
+        print_json(document)
+    else:
+        data(text(launch, document["digest"]))
+        for finding in report.findings:
+            talk(f"{finding.severity}[{finding.code}]: {printable(finding.message)}")
+    return 0
+
+
+def text(plan: LaunchPlan, digest: str) -> str:
+    """The plan for a person; `<name>` stands for what the fleet fills in."""
+    pools = ", ".join(f"{p.name}: {p.nodes} x {p.gpus_per_node} {p.series}" for p in plan.pools)
+    where = "this environment" if plan.runtime.host else plan.runtime.image or plan.runtime.id
+    variant = f" ({plan.runtime.variant})" if plan.runtime.variant else ""
+    lines = [f"{plan.method} on {plan.release}", f"  runtime  {where}{variant}", f"  pools    {pools}"]
+    for command in plan.commands:
+        lines.append(f"  {command.role} on {command.pool}")
+        lines += [f"    {_show(word)}" for word in command.argv]
+        lines += [f"    env {name}={_show(value)}" for name, value in sorted(command.env.items())]
+        lines += [f"    file {name} ({spec.format})" for name, spec in sorted(command.files.items())]
+    return "\n".join([*lines, f"  digest   {digest}"])
+
+
+def _show(value: Value) -> str:
+    if isinstance(value, str):
+        return printable(value) if value else "''"
+    name = f" {value.name}" if value.name else ""
+    return f"<{value.ref}{name}>{printable(value.suffix)}"

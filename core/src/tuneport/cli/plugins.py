@@ -1,0 +1,44 @@
+"""`tp plugins`."""
+
+from __future__ import annotations
+
+import click
+
+from tuneport.cli.output import data, json_option, print_json, table, talk
+
+
+@click.command("plugins")
+@click.option("--no-load", is_flag=True, help="Read metadata only; do not import anything.")
+@click.option("--refresh", is_flag=True, help="Forget the cached scan of installed distributions first.")
+@json_option
+def command(no_load: bool, refresh: bool, as_json: bool) -> None:
+    """List installed plugins; one that is broken is a row that says why."""
+    from tuneport.experiment.findings import finding_to_json, findings_text
+    from tuneport.registry import catalog, plugins, scan, sources
+
+    if refresh:
+        scan.entry_points("tuneport.manifests", refresh=True)
+    rows = plugins.rows(check=not no_load)
+    broken = [finding for framework in catalog.frameworks() for finding in catalog.problems(framework)]
+    missing = sources.sources()[1]
+    if as_json:
+        listed = [{name: getattr(row, name) for name in type(row).__slots__} for row in rows]
+        print_json(
+            {
+                "ok": True,
+                "plugins": listed,
+                "manifests": [finding_to_json(f) for f in broken],
+                "sources": missing,
+            }
+        )
+        return
+    lines = []
+    for row in rows:
+        state = "off" if not row.enabled else ("broken: " + row.problem if row.problem else "ok")
+        lines.append([row.kind, row.name, f"{row.dist} {row.version}", state])
+    if lines:
+        data(table(lines, ("kind", "name", "distribution", "state")))
+    for problem in missing:
+        talk(problem)
+    if broken:
+        talk(findings_text(broken).rstrip())

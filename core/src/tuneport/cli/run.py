@@ -1,0 +1,106 @@
+"""Runs one verb and turns every way it can end into one message and one exit code."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from tuneport.errors import TuneportError
+
+INTERRUPTED = 130
+
+
+def run(args: Sequence[str]) -> int:
+    """Parse `args`, call the verb, return its exit code. Never raises."""
+    return guarded(lambda: _dispatch(list(args)), as_json=_wants_json(args))
+
+
+def guarded(call: Callable[[], int], *, as_json: bool = False) -> int:
+    """`call()`, with every failure said once: on stderr, or as the one JSON document on stdout."""
+    try:
+        code = call()
+        sys.stdout.flush()
+        return code
+    except KeyboardInterrupt:
+        return _say("interrupted", "interrupted", "", INTERRUPTED, as_json)
+    except TuneportError as error:
+        return _report(error, as_json)
+    except OSError as error:
+        if error.errno == errno.EPIPE:  # the reader left: nobody to tell, nothing went wrong
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            return 0
+        where = f" ({error.filename})" if error.filename else ""
+        hint = "free some space and repeat the command" if error.errno == errno.ENOSPC else ""
+        return _say("io", f"{error.strerror or error}{where}", hint, 6, as_json)
+    except Exception as error:
+        if os.environ.get("TUNEPORT_TRACEBACK"):
+            raise
+        hint = "this is a bug in Tuneport or a plugin: set TUNEPORT_TRACEBACK=1 and repeat the command"
+        return _say("internal", f"{type(error).__name__}: {error}", hint, 70, as_json)
+
+
+def _dispatch(args: list[str]) -> int:
+    import click
+
+    from tuneport.cli.group import tp
+
+    try:
+        result = tp.main(args=args, prog_name="tp", standalone_mode=False)
+    except click.exceptions.Abort:
+        raise KeyboardInterrupt from None
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.exceptions.ClickException as error:
+        return _usage(error, as_json=_wants_json(args))
+    return result if isinstance(result, int) else 0
+
+
+def _usage(error: object, *, as_json: bool) -> int:
+    import click
+
+    assert isinstance(error, click.exceptions.ClickException)
+    context = getattr(error, "ctx", None)
+    hint = f"see {context.command_path} --help" if context is not None else "see tp --help"
+    return _say("usage", error.format_message(), hint, 2, as_json)
+
+
+def _report(error: TuneportError, as_json: bool) -> int:
+    findings = getattr(error, "findings", ())
+    if as_json:
+        from tuneport.cli.output import print_json
+        from tuneport.experiment.findings import finding_to_json
+
+        print_json(
+            {
+                "ok": False,
+                "error": {"code": error.code, "message": error.message, "hint": error.hint},
+                "findings": [finding_to_json(finding) for finding in findings],
+            }
+        )
+        return error.exit_code
+    if findings:
+        from tuneport.experiment.findings import findings_text
+
+        sys.stderr.write(findings_text(findings))
+    return _say(error.code, error.message, error.hint, error.exit_code, as_json)
+
+
+def _say(code: str, message: str, hint: str, exit_code: int, as_json: bool) -> int:
+    try:
+        if as_json:
+            from tuneport.cli.output import print_json
+
+            print_json({"ok": False, "error": {"code": code, "message": message, "hint": hint}})
+        else:
+            sys.stderr.write(f"tp: {message}\n" + (f"  hint: {hint}\n" if hint else ""))
+        sys.stdout.flush()
+    except OSError:
+        pass  # there is nowhere left to say it; the exit code still tells
+    return exit_code
+
+
+def _wants_json(args: Sequence[str]) -> bool:
+    own = args[: args.index("--")] if "--" in args else args
+    return "--json" in own

@@ -1,0 +1,214 @@
+"""The declarative adapter: all five hooks from the manifest alone.
+
+A framework that needs nothing special has no Python at all. A plugin subclasses this and overrides
+what is truly particular (marking the override with `@hookimpl` again).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+
+from tuneport import dialects
+from tuneport.compiler.plan import ref_from_json
+from tuneport.errors import Invalid
+from tuneport.hookspec import hookimpl
+from tuneport.types import (
+    Bindings,
+    Command,
+    Context,
+    FileSpec,
+    Finding,
+    Json,
+    LaunchPlan,
+    Location,
+    Method,
+    Origin,
+    Param,
+    Ref,
+    RuntimeNeed,
+    Topology,
+    Value,
+)
+
+
+class DeclarativeAdapter:
+    """Reads `bind`, `params`, `topology`, `launch` and `lifecycle` of the method's manifest."""
+
+    @hookimpl
+    def validate(self, context: Context) -> Iterable[Finding]:  # noqa: ARG002 - the manifest's data says it all
+        return ()
+
+    @hookimpl
+    def bind_args(self, context: Context) -> Bindings | None:
+        values: dict[str, Json] = {}
+        for name, value in context.request.params.items():
+            param = context.method.params[name]
+            values.update(dict.fromkeys(param.keys, native_value(param, value)))
+        for flag, location in locations(context).items():
+            binding = context.method.spec.get("bind", {}).get(flag)
+            if binding is not None:
+                values[binding["key"]] = location_value(location)
+        return Bindings(values, Origin("request"))
+
+    @hookimpl
+    def topology(self, context: Context) -> Bindings | None:
+        wanted = context.method.spec.get("topology", {})
+        pool = context.topology.primary
+        values = {
+            wanted[field]: getattr(pool, field) for field in ("nodes", "gpus_per_node") if field in wanted
+        }
+        return Bindings(values, Origin("topology"))
+
+    @hookimpl
+    def launch(self, context: Context) -> LaunchPlan | None:
+        launch = context.method.spec["launch"]
+        rendered = dialects.render(launch.get("dialect", {"name": "flags"}), context)
+        argv = [*launcher(context), *target(launch["run"]), *rendered.argv]
+        env = {**declared_env(launch), **rendered.env, **context.request.env}
+        role = context.method.spec.get("roles", ["main"])[0]
+        pool = context.topology.roles.get(role, context.topology.primary.name)
+        command = Command(role, tuple(argv), env, rendered.files, pool)
+        return plan(context, (command,))
+
+    @hookimpl
+    def export(self, context: Context, checkpoint: Location, format: str) -> LaunchPlan | None:  # noqa: A002
+        formats = context.method.spec.get("lifecycle", {}).get("export", {}).get("formats", ())
+        raise Invalid(
+            f"{context.method.id} has no exporter for {format!r} (checkpoint {checkpoint.value})",
+            code="export-unsupported",
+            hint=f"formats of this method: {', '.join(formats) or 'none'}",
+        )
+
+
+def locations(context: Context) -> dict[str, Location]:
+    """The request's model and data that were given, by their name in `bind`."""
+    given = {
+        "model": context.request.model,
+        "train_data": context.request.train_data,
+        "validation_data": context.request.validation_data,
+    }
+    return {name: location for name, location in given.items() if location is not None}
+
+
+def location_value(location: Location) -> Value:
+    """A location as a literal or as a Ref that the fleet resolves."""
+    inside = f"/{location.value}" if location.value else ""
+    if location.kind in ("dataset", "run"):
+        return Ref("dataset" if location.kind == "dataset" else "run_output", inside, location.owner)
+    if location.kind == "experiment":
+        return Ref("work_dir", "" if location.value == "." else f"/{location.value}")
+    return location.value
+
+
+def native_value(param: Param, value: Json) -> Json:
+    """What a parameter's value is in native terms; `values` of the manifest is keyed by its JSON text,
+    strings by themselves."""
+    text = value if isinstance(value, str) else json.dumps(value)
+    return param.values.get(text, value)
+
+
+def launcher(context: Context) -> list[Value]:
+    """The words before the program: the interpreter, and one process per device where the method asks."""
+    spec = context.method.spec["launch"]
+    pool = context.topology.primary
+    kind = spec.get("launcher", "none")
+    if isinstance(kind, Mapping):
+        kind = kind.get(pool.series, kind.get("*", "none"))
+    python = Ref("python")
+    if kind == "none":
+        return [] if "argv" in spec["run"] else [python]
+    if kind == "torchrun":
+        return [python, "-m", "torch.distributed.run", *_rendezvous(pool.nodes, pool.gpus_per_node)]
+    words: list[Value] = [python, "-m", "accelerate.commands.launch"]
+    total = pool.nodes * pool.gpus_per_node
+    words += ["--num_machines", str(pool.nodes), "--num_processes", str(total), "--mixed_precision", "no"]
+    words += [
+        "--dynamo_backend",
+        "no",
+        "--main_process_ip",
+        Ref("head_addr"),
+        "--main_process_port",
+        Ref("head_port"),
+    ]
+    words += ["--machine_rank", Ref("node_rank")]
+    return [*words, *(["--multi_gpu"] if total > 1 else [])]
+
+
+def _rendezvous(nodes: int, processes: int) -> list[Value]:
+    count: list[Value] = [f"--nproc_per_node={processes}"]
+    if nodes == 1:
+        # Both ends are on this machine and the port is one that was free when the job started.
+        return [*count, "--nnodes=1", "--master_addr", Ref("head_addr"), "--master_port", Ref("head_port")]
+    rank: list[Value] = ["--node_rank", Ref("node_rank")]
+    return [
+        *count,
+        f"--nnodes={nodes}",
+        *rank,
+        "--master_addr",
+        Ref("head_addr"),
+        "--master_port",
+        Ref("head_port"),
+    ]
+
+
+def target(run: Mapping[str, Json]) -> list[Value]:
+    """The program: a module, a file of the experiment, or words of the manifest's own."""
+    if "module" in run:
+        return ["-m", run["module"]]
+    if "file" in run:
+        return [run["file"]]
+    return [ref_from_json(word) if isinstance(word, dict) else word for word in run["argv"]]
+
+
+def declared_env(launch: Mapping[str, Json]) -> dict[str, Value]:
+    """`launch.env` of the manifest."""
+    return {
+        name: ref_from_json(value) if isinstance(value, dict) else value
+        for name, value in launch.get("env", {}).items()
+    }
+
+
+def runtime(
+    method: Method, release_spec: Mapping[str, Json], image: str, topology: Topology, fleet: str
+) -> RuntimeNeed:
+    """What the plan runs in: an image that was named, the user's own environment on the local fleet where
+    the release allows it, otherwise the release's runtime in the variant for the hardware."""
+    spec = release_spec["runtime"]
+    if spec.get("host") and not image and fleet == "local":
+        return RuntimeNeed(spec["id"], host=True)
+    variant = ""
+    series = topology.primary.series
+    for name, item in spec.get("venv", {}).get("variants", {}).items():
+        if series in item["series"]:
+            variant = name
+            break
+        if "*" in item["series"] and not variant:
+            variant = name
+    return RuntimeNeed(spec["id"], variant, image)
+
+
+def plan(context: Context, commands: tuple[Command, ...], action: str = "train") -> LaunchPlan:
+    """The plan around some commands, with everything that does not depend on the framework."""
+    spec = context.release.spec
+    return LaunchPlan(
+        method=context.method.id,
+        release=f"{context.release.framework} {context.release.version}",
+        runtime=runtime(context.method, spec, context.request.image, context.topology, context.request.fleet),
+        pools=context.topology.pools,
+        commands=commands,
+        config={name: context.config[name] for name in sorted(context.own)},
+        lifecycle=dict(context.method.spec.get("lifecycle", {})),
+        source=dict(context.files),
+        action=action,  # type: ignore[arg-type] # train, export and eval are the callers' words
+    )
+
+
+def script_plan(
+    context: Context, name: str, text: str, env: Mapping[str, Value], action: str, args: Iterable[Value] = ()
+) -> LaunchPlan:
+    """A plan that runs one script of the platform's in the release's runtime: exporters use it."""
+    command = Command(
+        action, (Ref("python"), name, *args), {**context.request.env, **env}, {name: FileSpec("text", text)}
+    )
+    return plan(context, (command,), action)

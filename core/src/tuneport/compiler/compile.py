@@ -1,0 +1,187 @@
+"""From what was written and asked to the effective configuration, its findings and the launch plan.
+
+Pure: the facts have been gathered, the catalog has been read; the same input gives the same output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from tuneport.checks import ownership, rules, surface
+from tuneport.checks import request as request_checks
+from tuneport.compiler.adapter import native_value
+from tuneport.compiler.layers import Layers, from_document
+from tuneport.compiler.plan import ref_from_json
+from tuneport.errors import TuneportError
+from tuneport.experiment.findings import failed, ordered
+from tuneport.experiment.yamlread import Document
+from tuneport.registry.plugins import Hooks
+from tuneport.types import Context, Finding, Json, Key, LaunchPlan, Method, Origin, Release, Request, Topology
+
+# Consumed by the platform: no framework ever sees these keys of config.yaml.
+CONSUMED = frozenset({"data.train.dataset", "data.validation.dataset"})
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Everything the compilation may depend on."""
+
+    method: Method
+    release: Release
+    config: Document
+    request: Request
+    topology: Topology
+    facts: Mapping[str, Json]
+    files: Mapping[str, str]
+    rules: tuple[list[dict[str, Json]], list[dict[str, Json]]]
+    param_origins: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """`plan` is None where a finding is an error or no hardware was named."""
+
+    context: Context
+    layers: Layers
+    findings: tuple[Finding, ...]
+    undecided: tuple[str, ...]
+    plan: LaunchPlan | None
+
+
+def compile_request(inputs: Inputs, hooks: Hooks, earlier: tuple[Finding, ...] = ()) -> Compiled:
+    """Apply every layer, run every check, and launch where nothing is wrong.
+
+    Args:
+        earlier: findings about the files and the request; an error among them means no plan.
+    """
+    findings = list(earlier)
+    release, closed = _with_script_surface(inputs, findings)
+    layers = Layers(release.keys)
+    user = _lower_layers(inputs, release, layers)
+    findings += ownership.check(inputs.method, user, layers.own)
+    findings += request_checks.check(inputs.method, inputs.request, inputs.topology, inputs.files)
+    context = _context(inputs, release, layers)
+
+    bindings = hooks.bind_args(context)
+    origins = {
+        key: Origin(inputs.param_origins.get(name, "request"), "", 0)
+        for name in inputs.request.params
+        for key in inputs.method.params[name].keys
+    }
+    for key, value in bindings.values.items():
+        layers.set(key, value, origins.get(key, bindings.origin))
+    if inputs.topology.pools:
+        bound = hooks.topology(_context(inputs, release, layers))
+        layers.update(bound.values, bound.origin)
+    _platform_layers(inputs.method, layers)
+
+    context = _context(inputs, release, layers)
+    raw = {".".join(map(str, path)): text for path, text in inputs.config.raw.items()}
+    findings += surface.check(context, raw, closed=closed)
+    checks, inert = inputs.rules
+    said, undecided = rules.apply(context, checks, inert)
+    findings += said
+    findings += _hook_findings(hooks, context)
+    findings += _deprecation(release)
+
+    plan = None
+    if not failed(findings) and inputs.topology.pools:
+        try:
+            plan = hooks.launch(context)
+        except TuneportError as error:
+            more = getattr(error, "findings", ())
+            findings += more or [Finding(error.code, "error", error.message, error.hint)]
+    return Compiled(context, layers, tuple(ordered(findings)), tuple(undecided), plan)
+
+
+def _lower_layers(inputs: Inputs, release: Release, layers: Layers) -> dict[str, Origin]:
+    """Identity, method defaults and config.yaml; the keys that the user set are returned."""
+    method = inputs.method
+    layers.update(method.spec.get("identity", {}), Origin("identity", method.id))
+    layers.update(method.spec.get("defaults", {}), Origin("method defaults", method.id))
+    for param in method.params.values():
+        if param.has_default:
+            value = native_value(param, param.default)
+            layers.update(dict.fromkeys(param.keys, value), Origin("method defaults", method.id))
+    user = {}
+    for name, value, origin in from_document(inputs.config, release.keys, CONSUMED):
+        layers.set(name, value, origin)
+        user[name] = origin
+    return user
+
+
+def _platform_layers(method: Method, layers: Layers) -> None:
+    origin = Origin("platform")
+    for key, value in method.spec.get("platform", {}).items():
+        layers.set(key, ref_from_json(value) if isinstance(value, dict) and "ref" in value else value, origin)
+    for key, items in method.spec.get("append", {}).items():
+        present = layers.own.get(key)
+        kept = [present] if isinstance(present, str) else list(present or ())
+        kept = [item for item in kept if item != "none"]
+        layers.set(key, [*kept, *(item for item in items if item not in kept)], origin)
+
+
+def _context(inputs: Inputs, release: Release, layers: Layers) -> Context:
+    return Context(
+        method=inputs.method,
+        release=release,
+        request=inputs.request,
+        topology=inputs.topology,
+        facts=inputs.facts,
+        config=layers.effective(),
+        own=dict(layers.own),
+        origins=dict(layers.origins),
+        files=inputs.files,
+    )
+
+
+def _with_script_surface(inputs: Inputs, findings: list[Finding]) -> tuple[Release, bool]:
+    """The release with the keys of the experiment's own script where the method says that is its surface;
+    and whether that surface is complete enough for an unknown key to be an error."""
+    script = inputs.method.spec.get("surface", {}).get("script")
+    if not script:
+        return inputs.release, True
+    read = inputs.facts.get("scripts", {}).get(script)
+    declared = {key: Key(key, ("any",)) for param in inputs.method.params.values() for key in param.keys}
+    if read is None or not read.get("ok"):
+        if read is not None:
+            message = f"{script} cannot be read: {read.get('error', '')}"
+            findings.append(
+                Finding("script-syntax", "error", message, "", script, script, read.get("error_line", 0))
+            )
+        return replace(inputs.release, keys=declared), False
+    keys = {
+        name: Key(
+            name,
+            tuple(flag["types"]),
+            flag.get("default"),
+            bool(flag.get("required")),
+            tuple(flag.get("choices") or ()),
+            f"{script}:{flag['line']}",
+        )
+        for name, flag in read["flags"].items()
+    }
+    complete = bool(read["complete"] and read["strict"])
+    return replace(inputs.release, keys=keys if complete else {**declared, **keys}), complete
+
+
+def _hook_findings(hooks: Hooks, context: Context) -> list[Finding]:
+    try:
+        return hooks.validate(context)
+    except TuneportError as error:
+        return [Finding(error.code, "error", error.message, error.hint)]
+
+
+def _deprecation(release: Release) -> list[Finding]:
+    if release.spec.get("status", "supported") == "supported":
+        return []
+    sunset = release.spec.get("sunset", "")
+    message = f"{release.framework} {release.version} is deprecated" + (
+        f" and ends on {sunset}" if sunset else ""
+    )
+    return [
+        Finding(
+            "release-deprecated", "warning", message, "`tp recipe upgrade EXP` moves to the default release"
+        )
+    ]

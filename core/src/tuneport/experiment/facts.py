@@ -1,0 +1,192 @@
+"""Gathers what can be known before the hooks run: the experiment's files, its scripts, its data and model.
+
+Everything here reads; nothing is imported or executed. What cannot be seen from this machine comes from
+`--facts FILE` or stays unknown, and a rule that needs it stays undecided.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from tuneport.errors import Invalid, NotFound
+from tuneport.experiment.yamlread import read_text, read_yaml
+from tuneport.types import Finding, Json, Location, Request
+
+IGNORED = {"__pycache__", ".git", ".venv", ".ipynb_checkpoints", ".DS_Store"}
+MAX_FILES = 2_000
+MAX_BYTES = 256 * 1024 * 1024
+SAMPLE = 64 * 1024 * 1024
+
+
+def source_files(folder: Path) -> tuple[dict[str, str], list[Finding]]:
+    """Relative name -> sha256 of every file that is shipped with the job, sorted; links are refused."""
+    found: dict[str, str] = {}
+    findings: list[Finding] = []
+    total = 0
+    for base, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name not in IGNORED)
+        for name in sorted(files):
+            path = Path(base) / name
+            relative = path.relative_to(folder).as_posix()
+            if name in IGNORED or name.endswith(".pyc"):
+                continue
+            if path.is_symlink() or not path.is_file():
+                message = f"{relative} is a link or a special file and is not shipped with the job"
+                findings.append(
+                    Finding("source-link", "error", message, "copy the file here", relative, str(path))
+                )
+                continue
+            if not _utf8(relative):
+                message = f"the file name {relative!r} is not UTF-8"
+                findings.append(Finding("source-name", "error", message, "rename it", "", str(folder)))
+                continue
+            total += path.stat().st_size
+            if len(found) >= MAX_FILES or total > MAX_BYTES:
+                message = f"the experiment folder holds more than {MAX_FILES} files or {MAX_BYTES >> 20} MiB"
+                hint = "keep data and checkpoints outside; name data with --train-data or as a dataset"
+                findings.append(Finding("source-too-large", "error", message, hint, "", str(folder)))
+                return found, findings
+            try:
+                found[relative] = "sha256:" + hashlib.sha256(path.read_bytes()).hexdigest()
+            except OSError as error:
+                message = f"{relative} cannot be read: {error.strerror}"
+                findings.append(
+                    Finding("source-unreadable", "error", message, "check its mode", relative, str(path))
+                )
+        for name in folders:
+            if (Path(base) / name).is_symlink():
+                relative = (Path(base) / name).relative_to(folder).as_posix()
+                message = f"{relative} is a link to a folder and is not shipped with the job"
+                findings.append(
+                    Finding("source-link", "error", message, "copy it here", relative, str(folder))
+                )
+    return found, findings
+
+
+def _utf8(name: str) -> bool:
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def gather(
+    request: Request, folder: Path, declared: Mapping[str, Json], scripts: list[str]
+) -> tuple[dict[str, Json], list[Finding]]:
+    """Facts of a request, and notes about what is not on this machine.
+
+    Args:
+        declared: the content of a facts file; it wins over what is seen here.
+        scripts: names of experiment files whose command-line flags are wanted.
+    """
+    facts: dict[str, Json] = {"data": {}, "model": {}, "env": {}, "scripts": {}}
+    findings: list[Finding] = []
+    for split, location in (("train", request.train_data), ("validation", request.validation_data)):
+        path = local_path(location, folder)
+        if location is None or path is None:
+            continue
+        flag = f"--{split}-data"
+        if not path.exists():
+            message = f"{flag} {location.value} is not on this machine"
+            findings.append(Finding("data-not-here", "note", message, "it must be where the job runs", flag))
+        elif path.is_file():
+            facts["data"][split] = {"path": str(path), **_table(path)}
+    model = local_path(request.model, folder)
+    if model is not None and request.model is not None:
+        if not model.exists():
+            message = f"--model {request.model.value} is not on this machine"
+            findings.append(
+                Finding("model-not-here", "note", message, "it must be where the job runs", "--model")
+            )
+        elif (model / "config.json").is_file():
+            facts["model"] = _model(model / "config.json")
+    for name in scripts:
+        if (folder / name).is_file():
+            facts["scripts"][name] = _script(folder / name, name)
+    for group in ("data", "model", "env"):
+        facts[group] = {**facts[group], **declared.get(group, {})}
+    return facts, findings
+
+
+def local_path(location: Location | None, folder: Path) -> Path | None:
+    """Where this machine would find a location; None where the framework looks it up elsewhere."""
+    if location is None or location.kind in ("hub", "dataset"):
+        return None
+    return folder / location.value if location.kind == "experiment" else Path(location.value)
+
+
+def read_declared(path: Path) -> dict[str, Json]:
+    """A `--facts` file, checked.
+
+    Raises:
+        Invalid, NotFound: it breaks its schema or is not there.
+    """
+    from tuneport.registry import schemas
+
+    document = read_yaml(path)
+    findings = document.findings or schemas.check(document, "facts", "facts-schema")
+    if findings:
+        raise Invalid(f"the facts file {path} is broken", code="facts-broken", findings=findings)
+    declared: dict[str, Json] = document.data
+    return declared
+
+
+def _table(path: Path) -> dict[str, Json]:
+    """Columns and rows of a JSON-lines or CSV file; nothing for other kinds."""
+    try:
+        if path.suffix in (".jsonl", ".ndjson"):
+            return _json_lines(path)
+        if path.suffix in (".csv", ".tsv"):
+            import csv
+
+            with path.open(newline="", encoding="utf-8") as stream:
+                reader = csv.reader(stream, delimiter="\t" if path.suffix == ".tsv" else ",")
+                columns = next(reader, [])
+                if path.stat().st_size > SAMPLE:
+                    return {"columns": columns}
+                return {"columns": columns, "rows": sum(1 for _ in reader)}
+    except (OSError, ValueError):
+        return {}
+    return {}
+
+
+def _json_lines(path: Path) -> dict[str, Json]:
+    with path.open("rb") as stream:
+        first = stream.readline(1 << 20)
+        record = json.loads(first) if first.strip() else {}
+        facts: dict[str, Json] = {"columns": sorted(record) if isinstance(record, dict) else []}
+        if path.stat().st_size <= SAMPLE:
+            facts["rows"] = bool(first.strip()) + sum(1 for line in stream if line.strip())
+        return facts
+
+
+def _model(path: Path) -> dict[str, Json]:
+    try:
+        config = json.loads(read_text(path))
+    except (ValueError, RecursionError, Invalid, NotFound):
+        return {}
+    if not isinstance(config, dict):
+        return {}
+    return {key: value for key, value in config.items() if isinstance(value, str | int | float | bool)}
+
+
+def _script(path: Path, name: str) -> dict[str, Json]:
+    from tuneport.experiment.scripts import read_flags
+
+    try:
+        flags: dict[str, Json] = dict(read_flags(read_text(path), name))
+    except Invalid as error:
+        return {
+            "ok": False,
+            "complete": False,
+            "strict": False,
+            "error": error.message,
+            "error_line": 0,
+            "flags": {},
+        }
+    return flags

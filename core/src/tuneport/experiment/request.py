@@ -1,0 +1,204 @@
+"""Merges what was asked for: flags, then job.yaml, tuneport.yaml and the site file."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tuneport.errors import TuneportError
+from tuneport.experiment import hardware, values
+from tuneport.experiment.project import Written
+from tuneport.experiment.site import fleet_settings, load_site
+from tuneport.types import Finding, Json, Location, Method, Request, Topology
+
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """The request flags of the command line, as text; empty means not given."""
+
+    framework_version: str = ""
+    profile: str = ""
+    resources: str = ""
+    model: str = ""
+    train_data: str = ""
+    validation_data: str = ""
+    train_dataset: str = ""
+    validation_dataset: str = ""
+    sets: tuple[str, ...] = ()
+    image: str = ""
+    fleet: str = ""
+    facts: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The merged request with its hardware. `sources` says where each parameter came from."""
+
+    request: Request
+    topology: Topology
+    findings: tuple[Finding, ...]
+    param_origins: Mapping[str, str] = field(default_factory=dict)
+
+
+def merge(written: Written, flags: Flags, method: Method) -> Asked:
+    """The request for one experiment; every problem with it is a finding."""
+    job: Mapping[str, Json] = written.job.data
+    project: Mapping[str, Json] = written.project.spec if written.project else {}
+    site = load_site()
+    findings: list[Finding] = []
+
+    fleet = flags.fleet or job.get("fleet") or project.get("fleet") or site.get("fleet") or "local"
+    params, origins = _params(job, flags, method, written, findings)
+    topology = _topology(flags, job, project, fleet, written, findings)
+    topology, problems = hardware.with_roles(topology, method) if topology.pools else (topology, [])
+    findings += problems
+    env = {**project.get("env", {}), **job.get("env", {})}
+    for name in env:
+        if not _ENV_NAME.match(name):
+            findings.append(
+                Finding("env-name", "error", f"{name!r} is not the name of a variable", "", f"env.{name}")
+            )
+
+    consumed = consumed_datasets(written.config.data)
+    request = Request(
+        model=_location(
+            flags.model or job.get("model") or project.get("model", ""), "", written, flags.model
+        ),
+        train_data=_data("train", flags.train_data, flags.train_dataset, job, consumed, written, findings),
+        validation_data=_data(
+            "validation", flags.validation_data, flags.validation_dataset, job, consumed, written, findings
+        ),
+        params=params,
+        image=flags.image or job.get("image") or project.get("image", ""),
+        fleet=fleet,
+        env=env,
+    )
+    return Asked(request, topology, tuple(findings), origins)
+
+
+def consumed_datasets(config: Mapping[str, Json]) -> dict[str, str]:
+    """`data.train.dataset` and `data.validation.dataset` of config.yaml, which no framework ever sees."""
+    found = {}
+    data = config.get("data")
+    for split in ("train", "validation"):
+        section = data.get(split) if isinstance(data, dict) else None
+        if isinstance(section, dict) and isinstance(section.get("dataset"), str):
+            found[split] = section["dataset"]
+    return found
+
+
+def _params(
+    job: Mapping[str, Json], flags: Flags, method: Method, written: Written, findings: list[Finding]
+) -> tuple[dict[str, Json], dict[str, str]]:
+    from_job: Mapping[str, Json] = job.get("params", {})
+    for problem in values.check(from_job, method, "params"):
+        line = written.job.line(("params", problem.key))
+        findings.append(
+            Finding(
+                problem.code,
+                problem.severity,
+                problem.message,
+                problem.hint,
+                problem.key,
+                written.job.file,
+                line,
+            )
+        )
+    from_flags, notes = values.collect(list(flags.sets), method)
+    findings += [*notes, *values.check(from_flags, method, "--set")]
+    bad = {finding.key for finding in findings if finding.code.startswith("param-")}
+    params = {name: value for name, value in {**from_job, **from_flags}.items() if name not in bad}
+    return params, {name: "--set" if name in from_flags else "job.yaml" for name in params}
+
+
+def _topology(
+    flags: Flags,
+    job: Mapping[str, Json],
+    project: Mapping[str, Json],
+    fleet: str,
+    written: Written,
+    findings: list[Finding],
+) -> Topology:
+    if flags.resources:
+        return _resources_file(Path(flags.resources), findings)
+    profile = flags.profile
+    if not profile and "resources" in job:
+        return hardware.from_resources(job["resources"])
+    profile = profile or job.get("profile") or project.get("profile", "")
+    if not profile:
+        return Topology(())
+    node_gpus = fleet_settings(fleet).get("gpus_per_node", hardware.NODE_GPUS)
+    topology, problems = hardware.from_profile(profile, node_gpus)
+    findings += problems
+    return topology or Topology(())
+
+
+def _resources_file(path: Path, findings: list[Finding]) -> Topology:
+    from tuneport.experiment.yamlread import read_yaml
+    from tuneport.registry import schemas
+
+    try:
+        document = read_yaml(path)
+    except TuneportError as error:
+        findings.append(Finding(error.code, "error", error.message, error.hint, "--resources", str(path)))
+        return Topology(())
+    problems = document.findings or schemas.check(document, "resources", "resources-schema")
+    findings += problems
+    if not problems and not hardware.from_resources(document.data).pools:
+        findings.append(
+            Finding("resources-empty", "error", "no pools", "write `pools:`", "pools", str(path), 1)
+        )
+    return Topology(()) if problems else hardware.from_resources(document.data)
+
+
+def _data(
+    split: str,
+    path: str,
+    dataset: str,
+    job: Mapping[str, Json],
+    consumed: Mapping[str, str],
+    written: Written,
+    findings: list[Finding],
+) -> Location | None:
+    declared = job.get("data", {}).get(split, {})
+    dataset = dataset or declared.get("dataset") or consumed.get(split, "")
+    where = f"--{split}-dataset"
+    if dataset:
+        from tuneport.datasets import parse_reference
+
+        try:
+            parse_reference(dataset)
+        except TuneportError as error:
+            findings.append(Finding(error.code, "error", error.message, error.hint, where))
+            return None
+    return _location(path or declared.get("path", ""), dataset, written, path)
+
+
+def _location(text: str, dataset: str, written: Written, from_flag: str) -> Location | None:
+    """Where a path or name points. With a dataset it is inside that; else absolute, a file of the
+    experiment, a file seen from the working directory (flags only), or a name for the framework."""
+    if dataset:
+        return Location("dataset", text, dataset)
+    if not text:
+        return None
+    if "\0" in text:
+        return Location("hub", text)
+    if os.path.isabs(text):
+        return Location("path", text)
+    inside = os.path.normpath(text)
+    if not inside.startswith("..") and (written.path / inside).exists():
+        return Location("experiment", inside)
+    if from_flag and os.path.exists(text):
+        return Location("path", os.path.abspath(text))
+    if text.startswith((".", "~")) or text.count("/") > 1 or os.path.splitext(text)[1] in _FILES:
+        base = Path.cwd() if from_flag else written.path
+        return Location("path", os.path.abspath(base / os.path.expanduser(text)))
+    return Location("hub", text)
+
+
+_FILES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".arrow", ".txt")

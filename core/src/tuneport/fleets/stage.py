@@ -1,0 +1,84 @@
+"""Copies the experiment for a job: what was planned, byte for byte, or nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+
+from tuneport.errors import Invalid, Untrusted
+from tuneport.fleets import disk
+from tuneport.fleets.faults import fault
+from tuneport.fleets.layout import Folder
+
+
+def keep_source(folder: Folder, origin: Path | None, digests: Mapping[str, str]) -> None:
+    """Copy the planned files of the experiment at `origin` to where all attempts take them from.
+
+    Files that the plan does not list stay behind; nothing is done where the copy exists.
+
+    Raises:
+        Untrusted: a file changed, or went, since the plan was made.
+    """
+    if folder.source.is_dir():
+        return
+    disk.folder(folder.source.parent, "job-folder")
+    draft = folder.source.with_name(".source.draft")
+    shutil.rmtree(draft, ignore_errors=True)
+    disk.folder(draft, "source-folder")
+    fault("source-copy")
+    copy_verified(origin or draft, draft, digests)
+    disk.publish_folder(draft, folder.source, "source-publish")
+
+
+def copy_verified(origin: Path, target: Path, digests: Mapping[str, str]) -> None:
+    """Copy each file of `digests` (relative path -> SHA-256), refusing one that does not match."""
+    for name, digest in digests.items():
+        path = PurePosixPath(name)
+        if path.is_absolute() or ".." in path.parts or not path.name:
+            raise Invalid(f"{name!r} is outside the experiment folder", code="plan-file")
+        try:
+            data = (origin / path).read_bytes()
+            mode = (origin / path).stat().st_mode
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            raise _changed(name, "is gone") from None
+        if hashlib.sha256(data).hexdigest() != digest.removeprefix("sha256:"):
+            raise _changed(name, "changed")
+        (target / path).parent.mkdir(parents=True, exist_ok=True)
+        (target / path).write_bytes(data)
+        (target / path).chmod((mode & 0o777) | 0o600)
+
+
+def _changed(name: str, what: str) -> Untrusted:
+    return Untrusted(
+        f"{name} {what} since the plan was made", code="source-changed", hint="plan and submit again"
+    )
+
+
+def prepare(folder: Folder, digests: Mapping[str, str]) -> None:
+    """The folders of an attempt, its work copy and its reporter. What a crash left half-done is redone."""
+    for path in (folder.output, folder.tensorboard, folder.logs):
+        disk.folder(path, "attempt-folder")
+    shutil.rmtree(folder.work, ignore_errors=True)
+    fault("work-copy")
+    folder.work.mkdir(mode=0o700)
+    copy_verified(folder.source, folder.work, digests)
+    fault("work-copy")
+    _reporter(folder.modules)
+
+
+def _reporter(modules: Path) -> None:
+    """`import tuneport_report`, and `tuneplane.report` for scripts that know that name."""
+    from tuneport import report
+
+    code = Path(report.__file__).read_bytes()
+    fault("reporter-copy")
+    package = modules / "tuneplane"
+    package.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (modules / "tuneport_report.py").write_bytes(code)
+    (package / "report.py").write_bytes(
+        b"import sys\n\nimport tuneport_report\n\nsys.modules[__name__] = tuneport_report\n"
+    )
+    (package / "__init__.py").write_bytes(b"from tuneplane import report as report\n")
+    fault("reporter-copy")

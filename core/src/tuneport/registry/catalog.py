@@ -1,0 +1,336 @@
+"""The catalog: what is known of frameworks, releases and methods, resolved and ready to use."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tuneport.errors import Invalid, NotFound
+from tuneport.registry.index import Index, index
+from tuneport.registry.sources import framework_folders, keep_listing
+from tuneport.types import Finding, Json, Key, Method, Param, Release
+
+# Keys of a parameter that are ours; everything else in it is JSON Schema.
+_BINDING = ("key", "keys", "values", "default", "note")
+# What a method says about itself without changing what runs: left out of its digest.
+_PROSE = ("title", "summary", "papers", "metrics", "starts_from", "extends")
+_OWN = ("method", "title")
+
+
+def frameworks() -> list[str]:
+    """Every framework that some source describes."""
+    return sorted(framework_folders())
+
+
+def releases(framework: str) -> list[str]:
+    """The framework's releases, oldest first, opt-in ones included."""
+    from packaging.version import InvalidVersion, Version
+
+    def order(text: str) -> tuple[int, Any]:
+        try:
+            return (1, Version(text))
+        except InvalidVersion:
+            return (0, text)
+
+    return sorted(_index(framework)["releases"], key=order)
+
+
+def default_release(framework: str) -> str:
+    """The release that is meant where none is named."""
+    return str(_doc(framework, "framework", "framework")["default_release"])
+
+
+def framework_spec(framework: str) -> Mapping[str, Json]:
+    """framework.yaml."""
+    return _doc(framework, "framework", "framework")
+
+
+def release_spec(framework: str, version: str) -> Mapping[str, Json]:
+    """releases/<version>.yaml.
+
+    Raises:
+        NotFound: no such release; those that exist are named.
+    """
+    known = releases(framework)
+    if version not in known:
+        raise NotFound(
+            f"{framework} has no release {version!r} here; there are {', '.join(known) or 'none'}",
+            code="release-unknown",
+            hint=f"--framework-version {default_release(framework)} is the default" if known else "",
+        )
+    return _doc(framework, "releases", version)
+
+
+def release(framework: str, version: str = "", entry: str = "") -> Release:
+    """A release with the surface keys of `entry` (none where it is empty or the release has no surface)."""
+    version = version or default_release(framework)
+    spec = release_spec(framework, version)
+    return Release(framework, version, spec, surface_keys(framework, spec, entry) if entry else {})
+
+
+def surface_keys(framework: str, spec: Mapping[str, Json], entry: str) -> dict[str, Key]:
+    """The keys of one entry point of a release.
+
+    Raises:
+        Invalid: the surface file is missing, damaged or has no such entry.
+    """
+    name = spec.get("surface")
+    if not name:
+        return {}
+    found = _index(framework)["surfaces"].get(name)
+    if found is None:
+        raise Invalid(
+            f"{framework} {spec['release']} names the surface {name}, which is not there",
+            code="surface-missing",
+        )
+    _usable(found, name)
+    try:
+        entries = json.loads(Path(found["file"]).read_bytes())["entries"]
+        keys = entries[spec.get("entries", {}).get(entry, entry)]["keys"]
+        return {
+            key: Key(
+                key,
+                tuple(item["types"]),
+                item.get("default"),
+                bool(item.get("required", False)),
+                tuple(item.get("choices", ())),
+                item.get("source", ""),
+            )
+            for key, item in keys.items()
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise Invalid(
+            f"the surface {found['file']} has no usable entry {entry!r} ({type(error).__name__}: {error})",
+            code="surface-broken",
+        ) from error
+
+
+def methods(framework: str = "") -> list[tuple[str, str, str]]:
+    """(id, title, problem) of each method, of one framework or of all."""
+    rows = []
+    for name in [framework] if framework else frameworks():
+        try:
+            found = _index(name)["methods"]
+        except NotFound:
+            if framework:
+                raise
+            continue
+        for stem, entry in sorted(found.items()):
+            if not stem.startswith("_"):
+                doc = entry["doc"] or {}
+                problem = entry["problems"][0]["message"] if entry["problems"] else ""
+                rows.append((f"{name}/{stem}", str(doc.get("title", "")), problem))
+    keep_listing()
+    return rows
+
+
+def problems(framework: str) -> list[Finding]:
+    """Everything wrong with the framework's manifests."""
+    found: list[Finding] = []
+    for kind in _index(framework).values():
+        for entry in kind.values():
+            found.extend(Finding(**problem) for problem in entry["problems"])
+    return found
+
+
+def method(method_id: str, version: str = "") -> Method:
+    """A method resolved for one release: mixins merged, the release's gates applied.
+
+    Raises:
+        NotFound: no such method or release; close names are offered.
+        Invalid: its manifest, or one that it needs, is broken.
+    """
+    framework, _, stem = method_id.partition("/")
+    if (
+        framework not in framework_folders()
+        or stem not in _index(framework)["methods"]
+        or stem.startswith("_")
+    ):
+        raise _unknown(method_id)
+    spec = resolved(framework, stem)
+    version = version or default_release(framework)
+    gates = release_spec(framework, version).get("gates", {}).get("params", {})
+    params = {name: _param(name, item) for name, item in spec.get("params", {}).items() if name not in gates}
+    return Method(
+        method_id, framework, str(spec.get("title", "")), spec, params, recipe_digest(method_id, version)
+    )
+
+
+@cache
+def resolved(framework: str, stem: str) -> dict[str, Json]:
+    """A method's manifest with everything it extends merged in; `method` and `title` are its own."""
+    return _resolve(framework, stem, ())
+
+
+def _resolve(framework: str, stem: str, chain: tuple[str, ...]) -> dict[str, Json]:
+    if stem in chain:
+        raise Invalid(
+            f"{framework}: {' extends '.join((*chain, stem))}: a circle",
+            code="manifest-circle",
+            hint="break it",
+        )
+    doc = _doc(framework, "methods", stem)
+    merged: dict[str, Json] = {}
+    for parent in doc.get("extends", ()):
+        base = _resolve(framework, parent.rpartition("/")[2], (*chain, stem))
+        merged = _merge(merged, {key: value for key, value in base.items() if key not in _OWN})
+    return _merge(merged, doc)
+
+
+def _merge(base: Mapping[str, Json], over: Mapping[str, Json]) -> dict[str, Json]:
+    merged = dict(base)
+    for key, value in over.items():
+        below = merged.get(key)
+        merged[key] = _merge(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def rules(
+    framework: str, version: str, topics: list[str]
+) -> tuple[list[dict[str, Json]], list[dict[str, Json]]]:
+    """(rules, inert entries) of the named topics that apply to the release."""
+    gates = release_spec(framework, version).get("gates", {}).get("rules", {})
+    checks: list[dict[str, Json]] = []
+    inert: list[dict[str, Json]] = []
+    for topic in topics:
+        doc = _doc(framework, "rules", topic)
+        checks += [rule for rule in doc.get("rules", ()) if rule["code"] not in gates]
+        inert += [rule for rule in doc.get("inert", ()) if rule.get("code", "inert-key") not in gates]
+    return checks, inert
+
+
+@cache
+def recipe_digest(method_id: str, version: str) -> str:
+    """The digest of the recipe resolved for one release: all that decides what runs, no prose."""
+    from tuneport.registry.digest import digest
+
+    return digest(recipe_parts(method_id, version))
+
+
+def recipe_parts(method_id: str, version: str) -> dict[str, Json]:
+    """What the recipe digest covers, so that a difference can be shown part by part."""
+    framework, _, stem = method_id.partition("/")
+    spec = {key: value for key, value in resolved(framework, stem).items() if key not in _PROSE}
+    parts = {key: value for key, value in spec.items() if key != "rules"}
+    published = release_spec(framework, version)
+    gates = published.get("gates", {})
+    parts["params"] = {
+        name: item for name, item in spec.get("params", {}).items() if name not in gates.get("params", {})
+    }
+    checks, inert = rules(framework, version, spec.get("rules", []))
+    parts["checks"], parts["inert"] = checks, inert
+    parts["release"] = {key: published[key] for key in ("moves", "entries") if key in published}
+    parts["runtime_id"] = published["runtime"]["id"]
+    surface = _index(framework)["surfaces"].get(published.get("surface"), {})
+    parts["surface"] = surface.get("digest", "")
+    parts["templates"] = {name: entry["digest"] for name, entry in _templates(framework, spec).items()}
+    return parts
+
+
+def templates(method_id: str) -> dict[str, Path]:
+    """File name -> path of what `tp new` writes for a method."""
+    framework, _, stem = method_id.partition("/")
+    found = _templates(framework, resolved(framework, stem))
+    return {name: Path(entry["file"]) for name, entry in found.items()}
+
+
+def _templates(framework: str, spec: Mapping[str, Json]) -> dict[str, Index]:
+    prefix = f"{spec.get('templates', '')}/"
+    if prefix == "/":
+        return {}
+    known = _index(framework)["templates"]
+    return {
+        name.removeprefix(prefix): item for name, item in sorted(known.items()) if name.startswith(prefix)
+    }
+
+
+def metric_aliases(method_id: str, _release: str = "") -> tuple[list[str], dict[str, list[str]]]:
+    """(primary canonical metrics, canonical name -> tags it may have)."""
+    framework, _, stem = method_id.partition("/")
+    if framework not in framework_folders() or stem not in _index(framework)["methods"]:
+        raise _unknown(method_id)
+    metrics = resolved(framework, stem).get("metrics", {})
+    return list(metrics.get("primary", ())), {k: list(v) for k, v in metrics.get("aliases", {}).items()}
+
+
+@cache
+def vocabulary() -> dict[str, dict[str, Json]]:
+    """The canonical parameters: name -> title, meaning, unit, type. Sources may add words, not change them."""
+    from tuneport.experiment.yamlread import read_yaml
+    from tuneport.registry import store
+    from tuneport.registry.sources import sources
+
+    paths = [source.folder / "vocabulary.yaml" for source in sources()[0]]
+    stamps = [[str(path), path.stat().st_mtime_ns, path.stat().st_size] for path in paths if path.is_file()]
+    kept = store.load("vocabulary", stamps)
+    if not isinstance(kept, dict):
+        kept = {}
+        for path, _, _ in stamps:
+            document = read_yaml(Path(str(path)))
+            words = document.data.get("parameters", {}) if isinstance(document.data, dict) else {}
+            for name, word in words.items():
+                kept.setdefault(name, word)
+        store.save("vocabulary", stamps, kept)
+    return kept
+
+
+def _param(name: str, item: Mapping[str, Json]) -> Param:
+    keys = tuple(item["keys"]) if "keys" in item else ((item["key"],) if "key" in item else ())
+    schema = {key: value for key, value in item.items() if key not in _BINDING}
+    return Param(name, schema, keys, item.get("values", {}), "default" in item, item.get("default"))
+
+
+def _index(framework: str) -> Index:
+    folders = framework_folders()
+    if framework not in folders:
+        close = get_close_matches(framework, folders, n=1)
+        raise NotFound(
+            f"no framework named {framework!r}; there are {', '.join(sorted(folders)) or 'none'}",
+            code="framework-unknown",
+            hint=f"did you mean {close[0]!r}?"
+            if close
+            else "install its plugin, or set TUNEPORT_MANIFEST_PATH",
+        )
+    return _cached_index(framework)
+
+
+@cache
+def _cached_index(framework: str) -> Index:
+    found = index(framework, framework_folders()[framework])
+    keep_listing()
+    return found
+
+
+def _doc(framework: str, kind: str, name: str) -> dict[str, Json]:
+    entry = _index(framework)[kind].get(name)
+    if entry is None:
+        raise Invalid(
+            f"the manifests of {framework} need {kind}/{name}, which is not there",
+            code="manifest-missing",
+            hint="`tp plugins` lists what is wrong with installed manifests",
+        )
+    _usable(entry, f"{framework} {kind}/{name}")
+    doc = entry["doc"]
+    assert isinstance(doc, dict)
+    return doc
+
+
+def _usable(entry: Index, what: str) -> None:
+    if entry["problems"]:
+        raise Invalid(
+            f"the manifest {what} is broken",
+            code="manifest-broken",
+            hint="repair or remove the file; other methods are not affected",
+            findings=[Finding(**problem) for problem in entry["problems"]],
+        )
+
+
+def _unknown(method_id: str) -> NotFound:
+    known = [row[0] for row in methods()]
+    close = get_close_matches(method_id, known, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(close)}?" if close else "`tp methods` lists them"
+    return NotFound(f"no method named {method_id!r}", code="method-unknown", hint=hint)

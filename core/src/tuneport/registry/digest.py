@@ -1,0 +1,47 @@
+"""Digests: SHA-256 over RFC 8785 canonical JSON, written `sha256:<hex>`."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from tuneport.errors import Invalid
+from tuneport.types import Json
+
+
+def digest(value: Json) -> str:
+    """The digest of a JSON value. Integers beyond 2**53 and non-finite floats are tagged as text first,
+    because canonical JSON has no form for them and a digest must not merge different values.
+
+    Raises:
+        Invalid: the value is nested too deep or holds something JSON cannot.
+    """
+    return "sha256:" + hashlib.sha256(canonical(value)).hexdigest()
+
+
+def canonical(value: Json) -> bytes:
+    """RFC 8785 bytes of a JSON value."""
+    import rfc8785
+
+    try:
+        encoded: bytes = rfc8785.dumps(_tagged(value))
+    except (rfc8785.CanonicalizationError, RecursionError, UnicodeEncodeError) as error:
+        raise Invalid(f"cannot be written as canonical JSON: {error}", code="not-json") from error
+    return encoded
+
+
+def digest_bytes(content: bytes) -> str:
+    """The digest of a file's content."""
+    return "sha256:" + hashlib.sha256(content).hexdigest()
+
+
+def _tagged(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _tagged(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_tagged(item) for item in value]
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return {"$float": repr(value)}
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 2**53 - 1:
+        return {"$int": str(value)}
+    return value

@@ -1,0 +1,272 @@
+"""Loads plugins by need and calls their hooks. One that is broken is a row here, never a traceback."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from tuneport.errors import Invalid, NotFound, TuneportError
+from tuneport.registry.scan import EntryPoint, entry_points
+from tuneport.settings import setting
+from tuneport.types import Bindings, Context, Finding, LaunchPlan, Location
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class PluginRow:
+    """One installed plugin as `tp plugins` shows it. `problem` is empty where it loads."""
+
+    kind: str
+    name: str
+    dist: str
+    version: str
+    target: str
+    enabled: bool
+    problem: str = ""
+
+
+def points(group: str) -> dict[str, list[EntryPoint]]:
+    """The enabled entry points of a group by name. More than one for a name is the caller's error."""
+    found: dict[str, list[EntryPoint]] = {}
+    for point in entry_points(group):
+        if enabled(point.name):
+            found.setdefault(point.name, []).append(point)
+    return found
+
+
+def enabled(name: str) -> bool:
+    """TUNEPORT_PLUGINS is an allow-list (empty: none); TUNEPORT_DISABLE_PLUGINS a block-list."""
+    allowed = setting("PLUGINS")
+    if allowed is not None and name not in _names(allowed):
+        return False
+    return name not in _names(setting("DISABLE_PLUGINS") or "")
+
+
+def _names(text: str) -> set[str]:
+    return {name.strip() for name in text.split(",") if name.strip()}
+
+
+def unique(group: str, name: str) -> EntryPoint | None:
+    """The one entry point called `name`, None where there is none.
+
+    Raises:
+        Invalid: two distributions claim the name; both are named.
+    """
+    found = points(group).get(name, [])
+    if len(found) > 1:
+        claims = " and ".join(f"{point.dist} {point.version}" for point in found)
+        raise Invalid(
+            f"{group.removeprefix('tuneport.')[:-1]} {name!r} is claimed by {claims}",
+            code="plugin-duplicate",
+            hint="uninstall one of them",
+        )
+    return found[0] if found else None
+
+
+def load(point: EntryPoint) -> Any:
+    """The object an entry point names.
+
+    Raises:
+        Invalid: importing it failed, whatever it raised; the distribution is named.
+    """
+    import importlib
+
+    module, _, attributes = point.value.partition(":")
+    try:
+        target: Any = importlib.import_module(module.strip())
+        for attribute in filter(None, attributes.strip().split(".")):
+            target = getattr(target, attribute)
+        return target
+    except (Exception, SystemExit) as error:  # a plugin may raise anything while it is imported
+        raise Invalid(
+            f"plugin {point.name!r} of {point.dist} {point.version} cannot be loaded: "
+            f"{type(error).__name__}: {error}",
+            code="plugin-broken",
+            hint=f"reinstall or remove {point.dist}, or set TUNEPORT_DISABLE_PLUGINS={point.name}",
+        ) from error
+
+
+class Hooks:
+    """The hooks of one framework plus the enabled policies, with real types and named blame."""
+
+    def __init__(self, framework: str, policies: Iterable[str] = ()) -> None:
+        import pluggy
+
+        from tuneport import hookspec
+
+        self._manager = pluggy.PluginManager(hookspec.PROJECT)
+        self._manager.add_hookspecs(hookspec)
+        if setting("TRACE_HOOKS") not in (None, "", "0"):
+            self._manager.add_hookcall_monitoring(_trace_before, lambda *_: None)
+        self._who = framework
+        point = unique("tuneport.frameworks", framework)
+        if point is None:
+            from tuneport.compiler.adapter import DeclarativeAdapter
+
+            self._register(DeclarativeAdapter(), framework, "the manifest alone")
+        else:
+            self._who = f"{framework} ({point.dist} {point.version})"
+            self._register(_instance(point), framework, self._who)
+        for name in policies:
+            self._register_policy(name)
+
+    def validate(self, context: Context) -> list[Finding]:
+        results = self._call("validate", lambda: self._manager.hook.validate(context=context))
+        findings: list[Finding] = []
+        for result in results:
+            findings.extend(self._checked("validate", list(result or ()), Finding))
+        return findings
+
+    def bind_args(self, context: Context) -> Bindings:
+        return self._one("bind_args", Bindings, lambda: self._manager.hook.bind_args(context=context))
+
+    def topology(self, context: Context) -> Bindings:
+        return self._one("topology", Bindings, lambda: self._manager.hook.topology(context=context))
+
+    def launch(self, context: Context) -> LaunchPlan:
+        return self._one("launch", LaunchPlan, lambda: self._manager.hook.launch(context=context))
+
+    def export(self, context: Context, checkpoint: Location, format: str) -> LaunchPlan:  # noqa: A002
+        return self._one(
+            "export",
+            LaunchPlan,
+            lambda: self._manager.hook.export(context=context, checkpoint=checkpoint, format=format),
+        )
+
+    def _one(self, hook: str, kind: type[T], call: Callable[[], Any]) -> T:
+        return self._checked(hook, [self._call(hook, call)], kind)[0]
+
+    def _call(self, hook: str, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except TuneportError:
+            raise
+        except Exception as error:
+            raise self._blame(hook, f"raised {type(error).__name__}: {error}") from error
+
+    def _checked(self, hook: str, results: list[Any], kind: type[T]) -> list[T]:
+        for result in results:
+            if not isinstance(result, kind):
+                raise self._blame(hook, f"returned {type(result).__name__}, not {kind.__name__}")
+        return results
+
+    def _blame(self, hook: str, what: str) -> Invalid:
+        return Invalid(
+            f"the plugin for {self._who} failed in {hook}: it {what}",
+            code="plugin-failed",
+            hint="this is a bug in that plugin; `tp plugins` names its distribution",
+        )
+
+    def _register(self, plugin: object, name: str, who: str) -> None:
+        import pluggy
+
+        try:
+            self._manager.register(plugin, name)
+            self._manager.check_pending()
+        except (pluggy.PluginValidationError, ValueError) as error:
+            raise Invalid(
+                f"the plugin for {who} does not fit the hooks: {error}", code="plugin-hooks"
+            ) from error
+
+    def _register_policy(self, name: str) -> None:
+        point = unique("tuneport.policies", name)
+        if point is None:
+            known = ", ".join(sorted(points("tuneport.policies"))) or "none"
+            raise NotFound(f"policy {name!r} is not installed (installed: {known})", code="policy-missing")
+        policy = _instance(point)
+        self._register(policy, f"policy:{name}", f"policy {name} ({point.dist})")
+        for caller in self._manager.get_hookcallers(policy) or []:
+            for implementation in caller.get_hookimpls():
+                if implementation.plugin is policy and not (
+                    caller.name == "validate" or (caller.name == "launch" and implementation.wrapper)
+                ):
+                    raise Invalid(
+                        f"policy {name!r} of {point.dist} implements {caller.name}; a policy may implement "
+                        "validate, and launch as a hook wrapper",
+                        code="policy-hook",
+                        hint=f"remove {name} from `policies`",
+                    )
+
+
+def _instance(point: EntryPoint) -> object:
+    target = load(point)
+    if not isinstance(target, type):
+        return target
+    try:
+        instance: object = target()
+        return instance
+    except Exception as error:
+        raise Invalid(
+            f"plugin {point.name!r} of {point.dist} cannot be created: {type(error).__name__}: {error}",
+            code="plugin-broken",
+        ) from error
+
+
+def _trace_before(hook: str, implementations: Sequence[Any], _arguments: Mapping[str, Any]) -> None:
+    names = ", ".join(implementation.plugin_name for implementation in implementations)
+    sys.stderr.write(f"tp: hook {hook}: {names}\n")
+
+
+def rows(*, check: bool) -> list[PluginRow]:
+    """Every installed plugin. With `check` each is loaded, so that a broken one shows why."""
+    found: list[PluginRow] = []
+    for group in ("tuneport.frameworks", "tuneport.fleets", "tuneport.policies", "tuneport.manifests"):
+        kind = group.removeprefix("tuneport.").rstrip("s").replace("policie", "policy")
+        by_name: dict[str, list[EntryPoint]] = {}
+        for point in entry_points(group):
+            by_name.setdefault(point.name, []).append(point)
+        for name, claims in sorted(by_name.items()):
+            for point in claims:
+                problem = ""
+                if len(claims) > 1 and kind != "manifest":
+                    others = ", ".join(other.dist for other in claims if other is not point)
+                    problem = f"also claimed by {others}"
+                elif check and enabled(name):
+                    problem = _problem(kind, point)
+                on = kind == "manifest" or enabled(name)
+                found.append(PluginRow(kind, name, point.dist, point.version, point.value, on, problem))
+    return found
+
+
+def _problem(kind: str, point: EntryPoint) -> str:
+    try:
+        if kind == "framework":
+            Hooks(point.name)
+        elif kind == "manifest":
+            from tuneport.registry.sources import locate
+
+            locate(point)
+        else:
+            load(point)
+    except TuneportError as error:
+        return error.message
+    return ""
+
+
+def load_fleet(kind: str, settings: Mapping[str, Any]) -> Any:
+    """The fleet of a kind (`local`, `ray`, …), made with its settings.
+
+    Raises:
+        NotFound: no installed plugin offers the kind.
+    """
+    point = unique("tuneport.fleets", kind)
+    if point is None:
+        known = ", ".join(sorted(points("tuneport.fleets"))) or "none"
+        raise NotFound(
+            f"no installed plugin offers fleets of kind {kind!r} (installed: {known})",
+            code="fleet-plugin-missing",
+            hint=f"pip install tuneport-fleet-{kind}",
+        )
+    factory = load(point)
+    try:
+        return factory(settings)
+    except TuneportError:
+        raise
+    except Exception as error:
+        raise Invalid(
+            f"fleet {kind!r} of {point.dist} cannot be created: {type(error).__name__}: {error}",
+            code="plugin-broken",
+        ) from error

@@ -1,0 +1,106 @@
+"""Checks documents against the JSON Schemas and says every problem in a person's words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from difflib import get_close_matches
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from tuneport.errors import NotFound
+from tuneport.experiment.yamlread import Document, Path_
+from tuneport.types import Finding, Json
+
+
+def names() -> list[str]:
+    """The schemas by name, without `.schema.json`."""
+    suffix = ".schema.json"
+    found = [item.name for item in files("tuneport_schemas").iterdir() if item.name.endswith(suffix)]
+    return sorted(name.removesuffix(suffix) for name in found)
+
+
+@cache
+def schema(name: str) -> dict[str, Json]:
+    """The schema called `name`.
+
+    Raises:
+        NotFound: there is none; the message lists them.
+    """
+    path = files("tuneport_schemas") / f"{name}.schema.json"
+    if not path.is_file():
+        raise NotFound(f"no schema named {name!r}; there are {', '.join(names())}", code="schema-missing")
+    loaded: dict[str, Json] = json.loads(path.read_text("utf-8"))
+    return loaded
+
+
+def problems(value: Json, against: dict[str, Json]) -> Iterator[tuple[Path_, str, str]]:
+    """(path, message, hint) of each way in which `value` breaks the schema `against`.
+
+    Values are first made plain: a NaN or a non-text key has no JSON form and is named as such.
+    """
+    from jsonschema_rs import Draft202012Validator
+
+    odd = list(_odd(value, ()))
+    yield from odd
+    if odd:
+        return
+    for error in Draft202012Validator(against).iter_errors(value):
+        path = tuple(error.instance_path)
+        message, hint = _words(error, against)
+        yield path, message, hint
+
+
+def check(document: Document, name: str, code: str, *, root: str = "") -> list[Finding]:
+    """Findings for a parsed file against the schema `name`; each with the line of its path."""
+    if document.data is None and not document.findings:
+        return [Finding(code, "error", "the file is empty", "", "", document.file, 1)]
+    found = []
+    for path, message, hint in problems(document.data, schema(name)):
+        key = ".".join(str(part) for part in path)
+        text = f"{key}: {message}" if key else message
+        found.append(Finding(code, "error", text, hint, root + key, document.file, document.line(path)))
+    return found
+
+
+def _odd(value: Json, path: Path_) -> Iterator[tuple[Path_, str, str]]:
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        yield path, f"{value} is not a number that JSON can hold", ""
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _odd(item, (*path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _odd(item, (*path, index))
+
+
+def _words(error: Any, against: dict[str, Json]) -> tuple[str, str]:
+    kind = error.kind
+    if kind.name == "additionalProperties":
+        known = list(_parent(error.schema_path, against).get("properties", {}))
+        close = [match for key in kind.unexpected for match in get_close_matches(key, known, n=1)]
+        hint = f"did you mean {' and '.join(map(repr, close))}?" if close else ""
+        hint = hint or (f"known keys: {', '.join(known)}" if known else "")
+        return f"unknown key {', '.join(map(repr, kind.unexpected))}", hint
+    if kind.name == "required":
+        return f"the key {kind.property!r} is missing", ""
+    if kind.name == "enum" and isinstance(error.instance, str):
+        close = get_close_matches(error.instance, [str(option) for option in kind.options], n=1)
+        return _cut(error.message), f"did you mean {close[0]!r}?" if close else ""
+    return _cut(error.message), ""
+
+
+def _cut(message: str) -> str:
+    return message if len(message) <= 300 else message[:300] + "…"
+
+
+def _parent(path: list[str | int], against: dict[str, Json]) -> dict[str, Json]:
+    """The subschema that holds the failing keyword; empty where the path cannot be followed."""
+    here: Json = against
+    for part in path[:-1]:
+        if part == "$ref":
+            here = against.get("$defs", {}).get(str(here.get("$ref", "")).rpartition("/")[2], {})
+        else:
+            here = here.get(part, {}) if isinstance(here, dict) else here[int(part)]
+    return here if isinstance(here, dict) else {}

@@ -1,0 +1,66 @@
+"""The index cache: JSON files in the user's cache folder that any command may lose or rebuild.
+
+A file holds the key that it was built from; a different key, a damaged file or an unwritable cache
+means "build it again", never an error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from tuneport.errors import TuneportError
+from tuneport.settings import cache_dir
+from tuneport.types import Json
+
+_FORMAT = 1
+
+
+def load(name: str, key: Json) -> Json:
+    """What was saved under `name` for exactly this `key`, else None."""
+    try:
+        with _path(name).open("rb") as stream:
+            kept = json.load(stream)
+    except (OSError, ValueError, TuneportError, RecursionError):
+        return None
+    if not isinstance(kept, dict) or kept.get("key") != _key(key):
+        return None
+    return kept.get("value")
+
+
+def save(name: str, key: Json, value: Json) -> None:
+    """Keep `value`; a cache that cannot be written only costs time."""
+    try:
+        path = _path(name)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        partial = path.with_name(f"{path.name}.{os.getpid()}")
+        try:
+            partial.write_text(json.dumps({"key": _key(key), "value": value}), "utf-8")
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+    except (OSError, TuneportError):
+        return
+
+
+def _key(key: Json) -> Json:
+    return [_FORMAT, _version(), key]
+
+
+def _version() -> str:
+    # The code that built an index is part of what it depends on; its own mtime stands for that.
+    return f"{sys.version_info[:2]}:{os.stat(__file__).st_mtime_ns}"
+
+
+def _path(name: str) -> Path:
+    # One cache serves several environments; the prefix keeps them apart.
+    return cache_dir() / "index" / f"{name}-{abs(hash_text(sys.prefix)):x}.json"
+
+
+def hash_text(text: str) -> int:
+    """A small stable hash (zlib.crc32) for file names; not for trust."""
+    from zlib import crc32
+
+    return crc32(text.encode("utf-8", "surrogatepass"))

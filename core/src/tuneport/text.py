@@ -1,0 +1,24 @@
+"""Text for terminals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+
+def table(rows: Iterable[Sequence[str]], header: Sequence[str] = ()) -> str:
+    """Left-aligned columns two spaces apart; control characters are shown, not obeyed."""
+    lines = [[printable(cell) for cell in row] for row in rows]
+    if header and lines:
+        lines.insert(0, [name.upper() for name in header])
+    if not lines:
+        return ""
+    widths = [max(len(row[i]) for row in lines) for i in range(len(lines[0]))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in lines
+    )
+
+
+def printable(text: str) -> str:
+    """`text` with control characters (terminal escapes among them) written out."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

@@ -1,0 +1,244 @@
+"""The plain data that crosses the plugin boundary: standard library only, immutable, no behaviour.
+
+Everything a framework hook receives or returns is built from these classes, so a plugin can be
+written and tested without importing any other part of Tuneport.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+Severity: TypeAlias = Literal["error", "warning", "note"]
+Json: TypeAlias = Any
+"""null, bool, int, float, str, list or string-keyed dict, nested."""
+
+REFS = (
+    "output_dir",  # where the trainer writes checkpoints and everything it wants to keep
+    "log_dir",  # where TensorBoard event files go
+    "work_dir",  # the staged copy of the experiment folder; also the working directory
+    "report_file",  # where tuneport.report appends its JSON lines
+    "job_id",
+    "attempt",
+    "python",  # the interpreter of the chosen runtime
+    "head_addr",
+    "head_port",
+    "node_rank",
+    "dataset",  # root folder of the dataset version called `name`, as owner/name@version
+    "run_output",  # output_dir of the job called `name`
+)
+"""Everything a plan may leave open until a fleet places it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A value that only the fleet knows. `suffix` is appended as text to what the fleet resolves."""
+
+    ref: str
+    suffix: str = ""
+    name: str = ""
+
+
+Value: TypeAlias = str | Ref
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing worth saying about a request.
+
+    error: the release would fail, or the request contradicts itself. warning: it would run, but not
+    do what was asked. note: worth knowing. `code` is stable and kebab-case; `key` names the native
+    key, parameter, flag or file at fault; `source` is where upstream decides (file and symbol).
+    """
+
+    code: str
+    severity: Severity
+    message: str
+    hint: str = ""
+    key: str = ""
+    file: str = ""
+    line: int = 0
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Which layer set a key, and where its author can find it."""
+
+    layer: str
+    file: str = ""
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """`nodes` machines of `gpus_per_node` accelerators each; series `cpu` has processes instead."""
+
+    name: str
+    series: str
+    nodes: int
+    gpus_per_node: int
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """The hardware of a request. `roles` maps each role of the method to a pool's name."""
+
+    pools: tuple[Pool, ...]
+    roles: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def primary(self) -> Pool:
+        return self.pools[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A model or data location. `kind`: hub (a name the framework looks up itself), path (absolute,
+    on the machine that runs), experiment (relative to the experiment folder), dataset (`value` is a
+    path inside the dataset version `owner`), run (`value` is a path inside the output of the job `owner`)."""
+
+    kind: Literal["hub", "path", "experiment", "dataset", "run"]
+    value: str
+    owner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What was asked for, after flags, job.yaml, project and site have been merged."""
+
+    model: Location | None = None
+    train_data: Location | None = None
+    validation_data: Location | None = None
+    params: Mapping[str, Json] = field(default_factory=dict)
+    image: str = ""
+    fleet: str = "local"
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One configuration key of a release. `types` is a subset of bool, int, float, str, list, dict,
+    null, any. `default` is meaningless where `required`. `source` is file:line in the artefact."""
+
+    name: str
+    types: tuple[str, ...]
+    default: Json = None
+    required: bool = False
+    choices: tuple[Json, ...] = ()
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """One pinned version of a framework. `spec` is its manifest, `keys` the surface of the entry
+    that the method uses (empty where the release publishes none)."""
+
+    framework: str
+    version: str
+    spec: Mapping[str, Json]
+    keys: Mapping[str, Key]
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A canonical parameter as one method offers it. `schema` is JSON Schema; `keys` the native keys
+    it writes; `values` translates a value before it is written (by its JSON text)."""
+
+    name: str
+    schema: Mapping[str, Json]
+    keys: tuple[str, ...]
+    values: Mapping[str, Json] = field(default_factory=dict)
+    has_default: bool = False
+    default: Json = None
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """What a person picks, resolved for one release: mixins merged, gates applied."""
+
+    id: str
+    framework: str
+    title: str
+    spec: Mapping[str, Json]
+    params: Mapping[str, Param]
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bindings:
+    """Native keys to write, each a literal or a Ref, and where to say they came from."""
+
+    values: Mapping[str, Json]
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Everything a hook may look at. Hooks are pure: no I/O, clock, randomness or network.
+
+    `config` is the effective configuration so far: native key -> value (a literal, or a Ref where a
+    platform layer wrote one), defaults included for `launch`; `own` holds just the keys that a layer
+    above the release's defaults set. `facts` is what is known about data, model and environment.
+    `files` maps each file of the experiment folder to its SHA-256.
+    """
+
+    method: Method
+    release: Release
+    request: Request
+    topology: Topology
+    facts: Mapping[str, Json]
+    config: Mapping[str, Json]
+    own: Mapping[str, Json]
+    origins: Mapping[str, Origin]
+    files: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class FileSpec:
+    """A file to write before the command starts. `content` is text for format `text`, otherwise a
+    tree whose leaves may be Refs; it is serialised after they are resolved, so nothing needs quoting."""
+
+    format: Literal["text", "json", "yaml"]
+    content: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What runs on each node of a pool for one role. `files` are relative to the working directory."""
+
+    role: str
+    argv: tuple[Value, ...]
+    env: Mapping[str, Value] = field(default_factory=dict)
+    files: Mapping[str, FileSpec] = field(default_factory=dict)
+    pool: str = "main"
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeNeed:
+    """What a release runs in. `id` names the release's runtime, not its delivery form; `variant` is
+    the venv variant that fits the hardware; `image` overrides the registry of images; `host` means
+    the user's own environment, which only a method that declares it may ask for."""
+
+    id: str
+    variant: str = ""
+    image: str = ""
+    host: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchPlan:
+    """The compiled launch. Its canonical JSON is what the digest covers, before any Ref is resolved."""
+
+    method: str
+    release: str
+    runtime: RuntimeNeed
+    pools: tuple[Pool, ...]
+    commands: tuple[Command, ...]
+    config: Mapping[str, Json] = field(default_factory=dict)
+    lifecycle: Mapping[str, Json] = field(default_factory=dict)
+    source: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    mounts: Sequence[str] = ()
+    action: Literal["train", "export", "eval"] = "train"

@@ -1,0 +1,1 @@
+"""Reads what a release accepts out of its own source files, without importing any of them."""

@@ -1,0 +1,1 @@
+"""Frameworks, releases, surfaces, methods and rules, read as package data."""

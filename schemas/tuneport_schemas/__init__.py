@@ -1,0 +1,1 @@
+"""JSON Schemas, read as package data."""
