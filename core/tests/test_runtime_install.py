@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -16,7 +17,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
 from tuneport.errors import Unavailable
 from tuneport.runtimes import venvs
 from tuneport.runtimes.install import install, remove
@@ -31,7 +31,8 @@ from tuneport.cli.run import guarded
 from tuneport.runtimes.install import install
 from tuneport.runtimes.variants import pick
 def main():
-    built = install(pick(json.loads(sys.argv[1]), "tiny", "cpu"), lambda text: print(text, file=sys.stderr, flush=True))
+    variant = pick(json.loads(sys.argv[1]), "tiny", "cpu")
+    built = install(variant, lambda text: print(text, file=sys.stderr, flush=True))
     print(built.path, flush=True)
     return 0
 sys.exit(guarded(main))
@@ -117,8 +118,6 @@ def started() -> Iterator[Callable[[Spec], subprocess.Popen[str]]]:
     children: list[subprocess.Popen[str]] = []
 
     def start(what: Spec) -> subprocess.Popen[str]:
-        import json
-
         argv = [sys.executable, "-c", INSTALL, json.dumps(what)]
         children.append(subprocess.Popen(argv, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
         return children[-1]
@@ -386,11 +385,10 @@ def test_a_full_disk_is_one_message_and_the_next_one_works(shelf: Path, tmp_path
     script = (
         f"mount -t tmpfs -o size=12M none {small} || exit 99; export TUNEPORT_CACHE_DIR={small}; "
         'dd if=/dev/zero of="$TUNEPORT_CACHE_DIR/ballast" bs=1M count=$1 2>/dev/null; '
-        '"$2" -c "$3" "$4" 2>"$5"; echo $?; ls "$TUNEPORT_CACHE_DIR/runtimes"; rm "$TUNEPORT_CACHE_DIR/ballast"; '
-        'mount -o remount,size=200M "$TUNEPORT_CACHE_DIR"; "$2" -c "$3" "$4" 2>>"$5"'
+        '"$2" -c "$3" "$4" 2>"$5"; echo $?; ls "$TUNEPORT_CACHE_DIR/runtimes"; '
+        'rm "$TUNEPORT_CACHE_DIR/ballast"; mount -o remount,size=200M "$TUNEPORT_CACHE_DIR"; '
+        '"$2" -c "$3" "$4" 2>>"$5"'
     )
-    import json
-
     talk = tmp_path / "talk"
     argv = [
         "unshare",

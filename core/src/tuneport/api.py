@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from tuneport.compiler.compile import Compiled, Inputs, compile_request
 from tuneport.errors import Invalid, NotFound
+from tuneport.experiment import create
 from tuneport.experiment import facts as facts_module
 from tuneport.experiment import lock as lock_module
 from tuneport.experiment import project as project_module
@@ -59,6 +60,15 @@ class Project:
     @property
     def root(self) -> Path:
         return self.folder.root
+
+    def new(self, name: str, method: str, framework_version: str = "") -> Experiment:
+        """Create an experiment, as `tp new` does.
+
+        Raises:
+            Invalid: the name is taken or impossible. NotFound: no such method or release.
+        """
+        path, _ = create.new_experiment(self.folder, name, method, framework_version)
+        return Experiment(str(path))
 
     def experiments(self) -> list[Experiment]:
         return [Experiment(str(self.folder.experiments / name)) for name in project_module.names(self.folder)]

@@ -74,7 +74,7 @@ def launch(context: Context) -> LaunchPlan | None:
 
 
 @hookspec(firstresult=True)
-def export(context: Context, checkpoint: Location, format: str) -> LaunchPlan | None:
+def export(context: Context, checkpoint: Location, format: str) -> LaunchPlan | None:  # noqa: A002
     """The launch that turns a checkpoint into the Hugging Face layout (or the named `format`).
 
     Args:

@@ -70,7 +70,9 @@ def log(metrics: object = None, step: object = None, prefix: str = "", **more: o
     _step = number
     values = {**_flat(metrics), **_flat(more)}
     if prefix:
-        values = {name if name.startswith(f"{prefix}/") else f"{prefix}/{name}": v for name, v in values.items()}
+        values = {
+            name if name.startswith(f"{prefix}/") else f"{prefix}/{name}": v for name, v in values.items()
+        }
     return _append("log", values, step=number)
 
 
@@ -94,9 +96,7 @@ def observe(name: object = "", *, values: object = None, step: object = None, **
     return log(values, step=step, prefix=str(name))
 
 
-def validation_metric(
-    round_id: object = "", key: object = "", value: object = None, **more: object
-) -> bool:
+def validation_metric(round_id: object = "", key: object = "", value: object = None, **more: object) -> bool:
     """Record one number of a validation round."""
     return _append("validation_metric", {"round": round_id, "key": key, "value": value, **more})
 
@@ -129,7 +129,9 @@ class Callback:
         self._prefix = prefix
         self._options = options
 
-    def on_log(self, args: object = None, state: object = None, control: object = None, **kwargs: object) -> None:
+    def on_log(
+        self, args: object = None, state: object = None, control: object = None, **kwargs: object
+    ) -> None:
         log(kwargs.get("logs"), step=getattr(state, "global_step", None), prefix=self._prefix)
 
     def on_train_end(self, *_args: object, **_kwargs: object) -> None:
@@ -168,7 +170,12 @@ def _append(kind: str, values: dict[str, object], **more: object) -> bool:
         path = os.environ.get(_VARIABLE)
         if not path:
             return False
-        record = {"time": time.time(), "kind": kind, **more, "values": {k: _plain(v) for k, v in values.items()}}
+        record = {
+            "time": time.time(),
+            "kind": kind,
+            **more,
+            "values": {k: _plain(v) for k, v in values.items()},
+        }
         line = json.dumps(record).encode() + b"\n"
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
         descriptor = os.open(path, flags, 0o600)

@@ -25,7 +25,7 @@ _TEXT = re.compile(r"""[rR]?(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')""")
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_.\[\]-]*)\}")
 
 
-class Undecided(Exception):  # noqa: N818 - an outcome, not an error
+class Undecided(Exception):
     """The rule's inputs are not known (or it is too large to evaluate); the text says why."""
 
 

@@ -125,7 +125,8 @@ def _type_hint(key: Key, value: Json, raw: str) -> str:
     if isinstance(value, bool) and "str" in key.types:
         written = raw or str(value).lower()
         close = [c for c in key.choices if isinstance(c, str) and c.lower() == written.lower()]
-        return f'YAML reads {written} as {str(value).lower()}: write "{close[0] if close else written}" in quotes'
+        text = close[0] if close else written
+        return f'YAML reads {written} as {str(value).lower()}: write "{text}" in quotes'
     if isinstance(value, str) and {"int", "float"} & set(key.types):
         return "write a number without quotes"
     return ""

@@ -24,9 +24,10 @@ def command(
     from tuneport.jobs import manager
 
     if upgrade_recipe:
-        from tuneport.cli.recipe import upgrade
+        from tuneport.experiment.create import upgrade_lock
 
-        upgrade(experiment, flags.framework_version)
+        for change in upgrade_lock(experiment, flags.framework_version):
+            talk(f"lock: {change['field']}: {change['locked']} -> {change['installed']}")
     plan, report = api.plan(experiment, flags)
     if dry_run:
         request = manager.render(plan, api.fleet_name(report))

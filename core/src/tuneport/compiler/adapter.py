@@ -22,7 +22,6 @@ from tuneport.types import (
     Json,
     LaunchPlan,
     Location,
-    Method,
     Origin,
     Param,
     Ref,
@@ -169,9 +168,7 @@ def declared_env(launch: Mapping[str, Json]) -> dict[str, Value]:
     }
 
 
-def runtime(
-    method: Method, release_spec: Mapping[str, Json], image: str, topology: Topology, fleet: str
-) -> RuntimeNeed:
+def runtime(release_spec: Mapping[str, Json], image: str, topology: Topology, fleet: str) -> RuntimeNeed:
     """What the plan runs in: an image that was named, the user's own environment on the local fleet where
     the release allows it, otherwise the release's runtime in the variant for the hardware."""
     spec = release_spec["runtime"]
@@ -194,7 +191,7 @@ def plan(context: Context, commands: tuple[Command, ...], action: str = "train")
     return LaunchPlan(
         method=context.method.id,
         release=f"{context.release.framework} {context.release.version}",
-        runtime=runtime(context.method, spec, context.request.image, context.topology, context.request.fleet),
+        runtime=runtime(spec, context.request.image, context.topology, context.request.fleet),
         pools=context.topology.pools,
         commands=commands,
         config={name: context.config[name] for name in sorted(context.own)},

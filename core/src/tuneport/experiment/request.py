@@ -54,7 +54,7 @@ def merge(written: Written, flags: Flags, method: Method) -> Asked:
 
     fleet = flags.fleet or job.get("fleet") or project.get("fleet") or site.get("fleet") or "local"
     params, origins = _params(job, flags, method, written, findings)
-    topology = _topology(flags, job, project, fleet, written, findings)
+    topology = _topology(flags, job, project, fleet, findings)
     topology, problems = hardware.with_roles(topology, method) if topology.pools else (topology, [])
     findings += problems
     env = {**project.get("env", {}), **job.get("env", {})}
@@ -121,7 +121,6 @@ def _topology(
     job: Mapping[str, Json],
     project: Mapping[str, Json],
     fleet: str,
-    written: Written,
     findings: list[Finding],
 ) -> Topology:
     if flags.resources:

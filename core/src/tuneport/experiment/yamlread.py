@@ -148,7 +148,7 @@ def _integer(text: str) -> int | str:
     return sign * int(digits)
 
 
-class _Refused(Exception):  # noqa: N818 - a refusal is how the builder leaves, not an error of ours
+class _Refused(Exception):
     def __init__(self, code: str, message: str, line: int, hint: str = "") -> None:
         self.code, self.message, self.line, self.hint = code, message, line, hint
 

@@ -259,7 +259,7 @@ def metric_aliases(method_id: str, _release: str = "") -> tuple[list[str], dict[
 
 @cache
 def vocabulary() -> dict[str, dict[str, Json]]:
-    """The canonical parameters: name -> title, meaning, unit, type. Sources may add words, not change them."""
+    """The canonical parameters: name -> title, meaning, unit, type. Sources may add words, not change one."""
     from tuneport.experiment.yamlread import read_yaml
     from tuneport.registry import store
     from tuneport.registry.sources import sources

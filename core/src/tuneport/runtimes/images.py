@@ -117,10 +117,7 @@ def registry_file() -> Path | None:
     named = setting("RUNTIME_REGISTRY_FILE")
     if named:
         return Path(named)
-    try:
-        from tuneport.experiment.site import load_site
-    except ModuleNotFoundError:
-        return None
+    from tuneport.experiment.site import load_site
 
     section = load_site().get("runtimes")
     path = section.get("registry") if isinstance(section, Mapping) else None

@@ -1,0 +1,86 @@
+"""What the store and the manager return."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tuneport.fleets.protocol import State
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One step of an attempt. Times are seconds since the epoch: when it happened, as far as known."""
+
+    time: float
+    before: State | None
+    after: State
+    cause: str
+    actor: str
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try of a job. `order` is the position of its intent among all; `key` names it to the fleet."""
+
+    job: str
+    number: int
+    order: int
+    key: str
+    handle: str | None
+    state: State
+    reached: int
+    cause: str
+    exit_code: int | None
+    created: float
+    started: float | None
+    ended: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One submission of a plan. `attempts` is in order; the last one is what the job's state means."""
+
+    id: str
+    method: str
+    release: str
+    action: str
+    experiment: str
+    source: str
+    fleet: str
+    fleet_kind: str
+    fleet_settings: Mapping[str, Any]
+    digest: str
+    origin: Mapping[str, Any]
+    created: float
+    attempts: tuple[Attempt, ...]
+
+    @property
+    def last(self) -> Attempt:
+        return self.attempts[-1]
+
+    @property
+    def state(self) -> State:
+        return self.last.state
+
+    @property
+    def cause(self) -> str:
+        return self.last.cause
+
+    def attempt(self, number: int | None = None) -> Attempt:
+        """The attempt of that number, the last by default.
+
+        Raises:
+            NotFound: there is no such attempt.
+        """
+        if number is None:
+            return self.last
+        for attempt in self.attempts:
+            if attempt.number == number:
+                return attempt
+        from tuneport.errors import NotFound
+
+        raise NotFound(
+            f"job {self.id} has {len(self.attempts)} attempts, no number {number}", code="attempt-not-found"
+        )

@@ -1,0 +1,394 @@
+"""The record of jobs: one SQLite database per user, safe against any crash.
+
+A row is committed before anything is done for a job, so whatever dies, the intent is known. Reading
+works on a full disk and in a folder that cannot be written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from tuneport.errors import NotFound, Unavailable
+from tuneport.fleets.faults import fault
+from tuneport.fleets.layout import key_of
+from tuneport.fleets.procs import myself
+from tuneport.fleets.protocol import TERMINAL, State
+from tuneport.jobs.ids import new_id
+from tuneport.jobs.mounts import network_file_system
+from tuneport.jobs.model import Attempt, Job, Transition
+from tuneport.jobs.states import RANK, may_follow
+from tuneport.settings import private_dir, state_dir
+
+_VERSION = 1
+_SCHEMA = """
+CREATE TABLE jobs (
+    id TEXT PRIMARY KEY, created REAL NOT NULL, method TEXT NOT NULL, release TEXT NOT NULL, action TEXT NOT NULL,
+    experiment TEXT NOT NULL, source TEXT NOT NULL, fleet TEXT NOT NULL, fleet_kind TEXT NOT NULL,
+    fleet_settings TEXT NOT NULL, digest TEXT NOT NULL, origin TEXT NOT NULL, plan TEXT NOT NULL);
+CREATE TABLE attempts (
+    position INTEGER PRIMARY KEY AUTOINCREMENT, job TEXT NOT NULL REFERENCES jobs(id), number INTEGER NOT NULL,
+    key TEXT NOT NULL UNIQUE, handle TEXT, state TEXT NOT NULL, reached INTEGER NOT NULL, cause TEXT NOT NULL,
+    exit_code INTEGER, created REAL NOT NULL, started REAL, ended REAL, UNIQUE (job, number));
+CREATE TABLE transitions (
+    position INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL, time REAL NOT NULL, before TEXT,
+    after TEXT NOT NULL, cause TEXT NOT NULL, actor TEXT NOT NULL);
+CREATE INDEX attempts_by_job ON attempts (job, number);
+CREATE INDEX attempts_by_state ON attempts (state);
+CREATE INDEX transitions_by_key ON transitions (key);
+"""
+_JOB = "id, created, method, release, action, experiment, source, fleet, fleet_kind, fleet_settings, digest, origin"
+_ATTEMPT = "job, number, position, key, handle, state, reached, cause, exit_code, created, started, ended"
+Point: TypeAlias = Literal["store-schema", "store-intent", "store-retry", "store-handle", "store-move"]
+
+
+class Store:
+    """All methods raise Unavailable where the database cannot be read or written, with the reason.
+
+    `say` gets a line about anything unusual that does not prevent the work.
+    """
+
+    def __init__(self, folder: Path | None = None, *, say: Callable[[str], None] = lambda _: None) -> None:
+        self._folder = folder or state_dir()
+        self._path = self._folder / "jobs.db"
+        self.writable = True
+        with _explained(self._path):
+            self._connection = self._open(say)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def add(
+        self,
+        plan: Mapping[str, Any],
+        *,
+        experiment: str,
+        source: str,
+        fleet: str,
+        fleet_kind: str,
+        fleet_settings: Mapping[str, Any],
+    ) -> Job:
+        """Record the wish to run `plan` (its JSON form, digest included) as a new job's first attempt."""
+        text = json.dumps(plan)  # ASCII, so that no odd character of a user can upset the database
+        row = (
+            plan["method"],
+            plan["release"],
+            plan["action"],
+            experiment,
+            source,
+            fleet,
+            fleet_kind,
+            json.dumps(dict(fleet_settings)),
+            plan["digest"],
+            json.dumps(myself().to_json()),
+            text,
+        )
+        with self._write("store-intent") as cursor:
+            job = _unused_id(cursor, plan)
+            cursor.execute(
+                f"INSERT INTO jobs ({_JOB}, plan) VALUES ({'?, ' * 12}?)", (job, time.time(), *row)
+            )
+            _add_attempt(cursor, job, 1)
+        return self.job(job)
+
+    def add_attempt(self, job: str) -> Attempt:
+        """Record the wish to try a job again.
+
+        Raises:
+            Unavailable: its last attempt has not ended.
+        """
+        with self._write("store-retry") as cursor:
+            number, state = cursor.execute(
+                "SELECT number, state FROM attempts WHERE job = ? ORDER BY number DESC LIMIT 1", (job,)
+            ).fetchone()
+            if state not in TERMINAL and state != "UNKNOWN":
+                raise Unavailable(
+                    f"job {job} is {state}", code="job-not-ended", hint=f"stop it first: tp job stop {job}"
+                )
+            _add_attempt(cursor, job, number + 1)
+        return self.job(job).last
+
+    def set_handle(self, key: str, handle: str) -> None:
+        with self._write("store-handle") as cursor:
+            cursor.execute("UPDATE attempts SET handle = ? WHERE key = ?", (handle, key))
+
+    def move(
+        self,
+        key: str,
+        state: State,
+        cause: str,
+        actor: str,
+        *,
+        at: float | None = None,
+        exit_code: int | None = None,
+        started: float | None = None,
+        ended: float | None = None,
+    ) -> bool:
+        """Record that an attempt is in `state`. Returns whether that was a step forward; a step back is
+        ignored, a new cause for the same state is kept without a row in the history."""
+        with self._write("store-move") as cursor:
+            row = cursor.execute(
+                "SELECT state, reached, cause FROM attempts WHERE key = ?", (key,)
+            ).fetchone()
+            if row is None:
+                raise NotFound(f"no attempt has the key {key}", code="job-not-found")
+            current, reached, said = row
+            if current == state and said != cause and state not in TERMINAL:
+                cursor.execute("UPDATE attempts SET cause = ? WHERE key = ?", (cause, key))
+            if not may_follow(reached, current, state):
+                return False
+            cursor.execute(
+                "UPDATE attempts SET state = ?, reached = ?, cause = ?, exit_code = ?,"
+                " started = COALESCE(?, started), ended = ? WHERE key = ?",
+                (state, max(reached, RANK.get(state, 0)), cause, exit_code, started, ended, key),
+            )
+            _add_transition(cursor, key, at or time.time(), current, state, cause, actor)
+        return True
+
+    def job(self, job: str) -> Job:
+        """The job whose id is `job` or, if only one does, begins with it.
+
+        Raises:
+            NotFound: none or several.
+        """
+        with _explained(self._path):
+            rows = self._connection.execute(f"SELECT {_JOB} FROM jobs WHERE id = ?", (job,)).fetchall()
+            if not rows and job:
+                rows = self._connection.execute(
+                    f"SELECT {_JOB} FROM jobs WHERE substr(id, 1, ?) = ? ORDER BY id", (len(job), job)
+                ).fetchall()
+            if len(rows) == 1:
+                return self._jobs(rows)[0]
+        if not rows:
+            raise NotFound(f"no job is called {job!r}", code="job-not-found", hint="see tp job ls")
+        names = ", ".join(row[0] for row in rows[:8]) + (", …" if len(rows) > 8 else "")
+        raise NotFound(f"{job!r} could be {names}", code="job-ambiguous", hint="type more of the id")
+
+    def jobs(self, *, limit: int | None = None) -> list[Job]:
+        """The newest first."""
+        with _explained(self._path):
+            rows = self._connection.execute(
+                f"SELECT {_JOB} FROM jobs ORDER BY created DESC, rowid DESC LIMIT ?",
+                (-1 if limit is None else limit,),
+            ).fetchall()
+            return self._jobs(rows)
+
+    def unfinished(self) -> list[Job]:
+        """Jobs with an attempt that has not ended, the oldest first."""
+        with _explained(self._path):
+            marks = ", ".join("?" * len(TERMINAL))
+            rows = self._connection.execute(
+                f"SELECT {_JOB} FROM jobs WHERE id IN (SELECT job FROM attempts WHERE state NOT IN ({marks}))"
+                " ORDER BY created, rowid",
+                tuple(TERMINAL),
+            ).fetchall()
+            return self._jobs(rows)
+
+    def plan(self, job: str) -> dict[str, Any]:
+        """The plan of a job as JSON."""
+        with _explained(self._path):
+            row = self._connection.execute("SELECT plan FROM jobs WHERE id = ?", (job,)).fetchone()
+        if row is None:
+            raise NotFound(f"no job is called {job!r}", code="job-not-found", hint="see tp job ls")
+        plan: dict[str, Any] = json.loads(row[0])
+        return plan
+
+    def history(self, key: str) -> list[Transition]:
+        """The steps of an attempt in order."""
+        with _explained(self._path):
+            rows = self._connection.execute(
+                "SELECT time, before, after, cause, actor FROM transitions WHERE key = ? ORDER BY position",
+                (key,),
+            ).fetchall()
+        return [Transition(*row) for row in rows]
+
+    def ids(self, prefix: str, limit: int = 200) -> list[tuple[str, str]]:
+        """Id and method of the newest jobs whose id begins so; for completion."""
+        with _explained(self._path):
+            rows: list[tuple[str, str]] = self._connection.execute(
+                "SELECT id, method FROM jobs WHERE substr(id, 1, ?) = ? ORDER BY created DESC LIMIT ?",
+                (len(prefix), prefix, limit),
+            ).fetchall()
+        return rows
+
+    def _jobs(self, rows: list[tuple[Any, ...]]) -> list[Job]:
+        jobs = []
+        for row in rows:
+            (
+                job,
+                created,
+                method,
+                release,
+                action,
+                experiment,
+                source,
+                fleet,
+                kind,
+                settings,
+                digest,
+                origin,
+            ) = row
+            attempts = self._connection.execute(
+                f"SELECT {_ATTEMPT} FROM attempts WHERE job = ? ORDER BY number", (job,)
+            ).fetchall()
+            jobs.append(
+                Job(
+                    id=job,
+                    method=method,
+                    release=release,
+                    action=action,
+                    experiment=experiment,
+                    source=source,
+                    fleet=fleet,
+                    fleet_kind=kind,
+                    fleet_settings=json.loads(settings),
+                    digest=digest,
+                    origin=json.loads(origin),
+                    created=created,
+                    attempts=tuple(Attempt(*attempt) for attempt in attempts),
+                )
+            )
+        return jobs
+
+    def _open(self, say: Callable[[str], None]) -> sqlite3.Connection:
+        try:
+            private_dir(self._folder)
+            connection = _connect(self._path)
+            try:
+                self._set_up(connection, say)
+            except BaseException:
+                connection.close()
+                raise
+            return connection
+        except (sqlite3.OperationalError, Unavailable):
+            if not self._path.exists():
+                raise
+            self.writable = False
+            say(f"{self._path} cannot be written: what is shown may be out of date")
+            return _connect_to_read(self._path)
+
+    def _set_up(self, connection: sqlite3.Connection, say: Callable[[str], None]) -> None:
+        kind = network_file_system(self._folder)
+        if kind:
+            say(f"{self._folder} is on a network file system ({kind}): jobs are kept with a rollback journal")
+        connection.execute(f"PRAGMA journal_mode = {'DELETE' if kind else 'WAL'}").fetchone()
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA foreign_keys = ON")
+        found = connection.execute("PRAGMA user_version").fetchone()[0]
+        if found > _VERSION:
+            raise Unavailable(
+                f"{self._path} was written by a newer Tuneport",
+                code="store-newer",
+                hint="upgrade tuneport-core",
+            )
+        if found < _VERSION:
+            fault("store-schema")
+            connection.execute("BEGIN IMMEDIATE")
+            # Asked again under the lock: another process may have been first.
+            if connection.execute("PRAGMA user_version").fetchone()[0] < _VERSION:
+                for statement in filter(str.strip, _SCHEMA.split(";")):
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA user_version = {_VERSION}")
+            fault("store-schema")
+            connection.execute("COMMIT")
+            fault("store-schema")
+
+    @contextlib.contextmanager
+    def _write(self, point: Point) -> Iterator[sqlite3.Cursor]:
+        """One transaction: all of it or, whatever happens, none of it."""
+        with _explained(self._path):
+            if not self.writable:
+                raise sqlite3.OperationalError("attempt to write a readonly database")
+            fault(point)
+            cursor = self._connection.cursor()
+            cursor.execute("BEGIN IMMEDIATE")
+            try:
+                yield cursor
+                fault(point)
+                cursor.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):
+                    cursor.execute("ROLLBACK")
+                raise
+            fault(point)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)  # before SQLite makes it wider
+    os.close(descriptor)
+    return sqlite3.connect(path, timeout=30, isolation_level=None)
+
+
+def _connect_to_read(path: Path) -> sqlite3.Connection:
+    """Also where not even the shared-memory file beside the database can be made."""
+    for options in ("mode=ro", "mode=ro&immutable=1"):
+        connection = sqlite3.connect(f"{path.as_uri()}?{options}", uri=True, timeout=30, isolation_level=None)
+        try:
+            connection.execute("SELECT 1 FROM jobs LIMIT 1").fetchone()
+        except sqlite3.OperationalError:
+            connection.close()
+            continue
+        return connection
+    raise sqlite3.OperationalError("unable to open database file")
+
+
+def _unused_id(cursor: sqlite3.Cursor, plan: Mapping[str, Any]) -> str:
+    while True:
+        job = new_id(plan["method"], plan["action"])
+        if cursor.execute("SELECT 1 FROM jobs WHERE id = ?", (job,)).fetchone() is None:
+            return job
+
+
+def _add_attempt(cursor: sqlite3.Cursor, job: str, number: int) -> None:
+    key, now = key_of(job, number), time.time()
+    cursor.execute(
+        "INSERT INTO attempts (job, number, key, state, reached, cause, created) VALUES (?, ?, ?, 'ACCEPTED', 0, ?, ?)",
+        (job, number, key, _ACCEPTED, now),
+    )
+    _add_transition(cursor, key, now, None, "ACCEPTED", _ACCEPTED, "submit" if number == 1 else "retry")
+
+
+_ACCEPTED = "accepted; nothing has been started yet"
+
+
+def _add_transition(
+    cursor: sqlite3.Cursor, key: str, at: float, before: State | None, after: State, cause: str, actor: str
+) -> None:
+    cursor.execute(
+        "INSERT INTO transitions (key, time, before, after, cause, actor) VALUES (?, ?, ?, ?, ?, ?)",
+        (key, at, before, after, cause, actor),
+    )
+
+
+@contextlib.contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """SQLite's errors in words, with what to do."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        text = str(error)
+        if "full" in text:
+            what, hint = "the disk is full", "free some space and repeat the command"
+        elif "readonly" in text or "read-only" in text:
+            what, hint = "it cannot be written", "set TUNEPORT_STATE_DIR to a folder you can write"
+        elif "locked" in text:
+            what, hint = "another process has kept it locked for 30 s", "repeat the command"
+        elif "not a database" in text or "malformed" in text:
+            what, hint = "it is damaged", "move it away; running jobs go on, their output stays in jobs/"
+        else:
+            what, hint = text, "is the disk full, or the folder not writable? see TUNEPORT_STATE_DIR"
+        raise Unavailable(
+            f"the job store {path} cannot be used: {what}", code="store-unusable", hint=hint
+        ) from error
+    except OSError as error:
+        raise Unavailable(
+            f"the job store {path} cannot be used: {error.strerror}",
+            code="store-unusable",
+            hint="set TUNEPORT_STATE_DIR to a folder you can write",
+        ) from error
