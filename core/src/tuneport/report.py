@@ -130,7 +130,11 @@ class Callback:
         self._options = options
 
     def on_log(
-        self, args: object = None, state: object = None, control: object = None, **kwargs: object
+        self,
+        args: object = None,  # noqa: ARG002 - trainers pass it
+        state: object = None,
+        control: object = None,  # noqa: ARG002
+        **kwargs: object,
     ) -> None:
         log(kwargs.get("logs"), step=getattr(state, "global_step", None), prefix=self._prefix)
 
@@ -154,7 +158,7 @@ def _flat(item: object, prefix: str = "") -> dict[str, object]:
     """A nested mapping as one level; anything else as nothing."""
     found: dict[str, object] = {}
     try:
-        for name, value in item.items():  # type: ignore[union-attr]
+        for name, value in item.items():  # type: ignore[attr-defined]
             path = f"{prefix}.{name}" if prefix else str(name)
             if isinstance(value, dict):
                 found.update(_flat(value, path))

@@ -19,6 +19,7 @@ MAX_BRACKETS = 32
 MAX_ITERATIONS = 10_000
 VARIABLES = ("cfg", "own", "params", "topology", "data", "model", "env", "files", "request")
 
+_TYPES = {"bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"}
 _MACRO = re.compile(r"\.(?:all|exists|exists_one|map|filter)\s*\(")
 _BOUND = re.compile(r"\.(?:all|exists|exists_one|map|filter)\s*\(\s*([A-Za-z_][A-Za-z0-9_]*)\s*,")
 _TEXT = re.compile(r"""[rR]?(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')""")
@@ -127,7 +128,7 @@ def _why(source: str) -> str:
         return why
     try:
         bound = {match[1] for match in _BOUND.finditer(_TEXT.sub('""', source))}
-        unknown = set(_program(source).references()["variables"]) - bound - set(VARIABLES)
+        unknown = set(_program(source).references()["variables"]) - bound - set(VARIABLES) - _TYPES
     except BaseException as error:  # as above
         if isinstance(error, KeyboardInterrupt | SystemExit):
             raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from difflib import get_close_matches
 
 from tuneport.types import Context, Finding, Json, Key, Origin, Ref
@@ -18,11 +18,14 @@ _NAMES = {
 }
 
 
-def check(context: Context, raw: Mapping[str, str], *, closed: bool = True) -> Iterator[Finding]:
+def check(
+    context: Context, raw: Mapping[str, str], judged: Set[str], *, closed: bool = True
+) -> Iterator[Finding]:
     """Findings for every key above the defaults.
 
     Args:
         raw: the plain text of YAML scalars by key, to tell `no` from `false`.
+        judged: keys that another finding speaks of already; one fault is said once.
         closed: whether the surface is known to be complete; otherwise an unknown key is a warning.
     """
     keys = context.release.keys
@@ -31,7 +34,7 @@ def check(context: Context, raw: Mapping[str, str], *, closed: bool = True) -> I
     moves = {move["from"]: move for move in context.release.spec.get("moves", ())}
     for name, value in context.own.items():
         origin = context.origins[name]
-        if isinstance(value, Ref):
+        if isinstance(value, Ref) or name in judged:
             continue
         key = keys.get(name) or _ancestor(name, keys)
         if key is None:
@@ -39,7 +42,7 @@ def check(context: Context, raw: Mapping[str, str], *, closed: bool = True) -> I
         elif key.name == name:
             yield from _value(context, key, value, origin, raw.get(name, ""))
     for key in keys.values():
-        if key.required and key.name not in context.own:
+        if key.required and key.name not in context.own and key.name not in judged:
             yield Finding(
                 "key-required",
                 "error",

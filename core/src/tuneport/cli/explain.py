@@ -27,9 +27,9 @@ def command(experiment: str, key: str, flags: Flags, as_json: bool) -> None:
 def _key(experiment: str, key: str, flags: Flags, as_json: bool) -> None:
     from difflib import get_close_matches
 
-    from tuneport import api
+    from tuneport import workflow
 
-    report = api.validate(experiment, flags)
+    report = workflow.validate(experiment, flags)
     if report.compiled is None:
         raise Invalid(f"{experiment} cannot be read", code="invalid", findings=report.findings)
     layers, context = report.compiled.layers, report.compiled.context

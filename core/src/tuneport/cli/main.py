@@ -41,7 +41,9 @@ def help_text() -> str:
 def main() -> NoReturn:
     """Run one command and leave with its exit code."""
     args = sys.argv[1:]
-    if "_TP_COMPLETE" not in _environ() and (not args or args[0] in ("-h", "--help", "help")):
+    import os
+
+    if "_TP_COMPLETE" not in os.environ and (not args or args[0] in ("-h", "--help", "help")):
         code = _write(help_text())
     elif args == ["--version"]:
         from tuneport import __version__
@@ -54,16 +56,16 @@ def main() -> NoReturn:
     _leave(code)
 
 
-def _environ() -> dict[bytes, bytes] | dict[str, str]:
-    import os
-
-    return os.environ  # type: ignore[return-value]
-
-
 def _write(text: str) -> int:
-    from tuneport.cli.run import guarded
+    """Write without importing anything; how it can fail is told by the module that knows."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return 0
+    except OSError as error:
+        from tuneport.cli.run import failed_write
 
-    return guarded(lambda: sys.stdout.write(text) and 0)
+        return failed_write(error)
 
 
 def _leave(code: int) -> NoReturn:

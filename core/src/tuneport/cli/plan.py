@@ -21,10 +21,10 @@ def command(experiment: str, flags: Flags, out: str, as_json: bool) -> int:
     """Print the exact launch of EXPERIMENT: argv, files, environment, runtime, pools, digest."""
     import json
 
-    from tuneport import api
+    from tuneport import workflow
     from tuneport.compiler.plan import plan_to_json
 
-    launch, report = api.plan(experiment, flags)
+    launch, report = workflow.plan(experiment, flags)
     document = plan_to_json(launch)
     if out:
         Path(out).write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", "utf-8")

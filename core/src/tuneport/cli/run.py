@@ -28,17 +28,22 @@ def guarded(call: Callable[[], int], *, as_json: bool = False) -> int:
     except TuneportError as error:
         return _report(error, as_json)
     except OSError as error:
-        if error.errno == errno.EPIPE:  # the reader left: nobody to tell, nothing went wrong
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-            return 0
-        where = f" ({error.filename})" if error.filename else ""
-        hint = "free some space and repeat the command" if error.errno == errno.ENOSPC else ""
-        return _say("io", f"{error.strerror or error}{where}", hint, 6, as_json)
+        return failed_write(error, as_json=as_json)
     except Exception as error:
         if os.environ.get("TUNEPORT_TRACEBACK"):
             raise
         hint = "this is a bug in Tuneport or a plugin: set TUNEPORT_TRACEBACK=1 and repeat the command"
         return _say("internal", f"{type(error).__name__}: {error}", hint, 70, as_json)
+
+
+def failed_write(error: OSError, *, as_json: bool = False) -> int:
+    """The exit code for an operating-system error, after saying it once."""
+    if error.errno == errno.EPIPE:  # the reader left: nobody to tell, nothing went wrong
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 0
+    where = f" ({error.filename})" if error.filename else ""
+    hint = "free some space and repeat the command" if error.errno == errno.ENOSPC else ""
+    return _say("io", f"{error.strerror or error}{where}", hint, 6, as_json)
 
 
 def _dispatch(args: list[str]) -> int:

@@ -1,12 +1,17 @@
-"""`tp submit`."""
+"""`tp submit`, and what submit, export and eval share: saying that a job is accepted, and following it."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import click
 
 from tuneport.cli.options import experiment_argument, request_flags
 from tuneport.cli.output import data, json_option, print_json, printable, talk
 from tuneport.experiment.request import Flags
+
+if TYPE_CHECKING:
+    from tuneport.api import Job
 
 
 @click.command("submit")
@@ -20,46 +25,46 @@ def command(
     experiment: str, flags: Flags, upgrade_recipe: bool, dry_run: bool, follow: bool, as_json: bool
 ) -> int:
     """Plan EXPERIMENT and run it. Prints the job's id as soon as the job is accepted."""
-    from tuneport import api
-    from tuneport.jobs import manager
+    from tuneport import workflow
+    from tuneport.api import Experiment
 
     if upgrade_recipe:
         from tuneport.experiment.create import upgrade_lock
 
         for change in upgrade_lock(experiment, flags.framework_version):
             talk(f"lock: {change['field']}: {change['locked']} -> {change['installed']}")
-    plan, report = api.plan(experiment, flags)
+    plan, report = workflow.plan(experiment, flags)
     if dry_run:
-        request = manager.render(plan, api.fleet_name(report))
-        print_json({"ok": True, "request": request})
-        return 0
-    for finding in report.findings:
-        if not as_json:
-            talk(f"{finding.severity}[{finding.code}]: {printable(finding.message)}")
-    job = api.submit_plan(plan, experiment, report)
-    return announce(job.id, follow=follow, as_json=as_json)
-
-
-def announce(job_id: str, *, follow: bool, as_json: bool) -> int:
-    """Say the id of an accepted job; with `follow`, stay with it. Shared by submit, export and eval."""
-    from tuneport.jobs import manager
-
-    if not follow:
-        if as_json:
-            print_json({"ok": True, "job": job_id})
-        else:
-            data(job_id)
-            talk(f"accepted; tp job logs {job_id} --follow shows it")
+        print_json({"ok": True, "request": workflow.render(plan, report)})
         return 0
     if not as_json:
-        talk(f"job {job_id}")
-        for line in manager.get(job_id).logs(follow=True):
-            data(line.text)
-    status = manager.get(job_id).wait()
+        for finding in report.findings:
+            talk(f"{finding.severity}[{finding.code}]: {printable(finding.message)}")
+    return announce(Experiment(experiment).perform(plan, report), follow=follow, as_json=as_json)
+
+
+def announce(job: Job, *, follow: bool, as_json: bool) -> int:
+    """Say the id of an accepted job; with `follow`, stay with it until it ends."""
+    if not follow:
+        if as_json:
+            print_json({"ok": True, "job": job.id})
+        else:
+            data(job.id)
+            talk(f"accepted; tp job logs {job.id} --follow shows it")
+        return 0
+    stay(job, quiet=as_json)
+    ok = job.state == "SUCCEEDED"
     if as_json:
-        print_json(
-            {"ok": status.state == "SUCCEEDED", "job": job_id, "state": status.state, "cause": status.cause}
-        )
-    else:
-        talk(f"{job_id}: {status.state}" + (f" ({status.cause})" if status.cause else ""))
-    return 0 if status.state == "SUCCEEDED" else 1
+        print_json({"ok": ok, "job": job.id, "state": job.state, "cause": job.cause})
+    return 0 if ok else 1
+
+
+def stay(job: Job, *, quiet: bool) -> None:
+    """Follow a job's log to its end. Leaving early (Ctrl-C) leaves the job running."""
+    if not quiet:
+        talk(f"job {job.id}")
+        for line in job.logs(follow=True):
+            data(printable(line.text))
+    job.wait()
+    if not quiet:
+        talk(f"{job.id}: {job.state}" + (f" ({job.cause})" if job.cause else ""))

@@ -15,10 +15,10 @@ from tuneport.experiment.request import Flags
 @json_option
 def command(experiment: str, flags: Flags, as_json: bool) -> int:
     """Say everything that is wrong with EXPERIMENT, at once. Exit code 3 when any finding is an error."""
-    from tuneport import api
+    from tuneport import workflow
     from tuneport.experiment.findings import findings_text
 
-    report = api.validate(experiment, flags)
+    report = workflow.validate(experiment, flags)
     if as_json:
         print_json(report.to_json())
         return 0 if report.ok else 3

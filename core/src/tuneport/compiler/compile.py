@@ -78,7 +78,7 @@ def compile_request(inputs: Inputs, hooks: Hooks, earlier: tuple[Finding, ...] =
 
     context = _context(inputs, release, layers)
     raw = {".".join(map(str, path)): text for path, text in inputs.config.raw.items()}
-    findings += surface.check(context, raw, closed=closed)
+    findings += surface.check(context, raw, _judged(inputs.method, findings), closed=closed)
     checks, inert = inputs.rules
     said, undecided = rules.apply(context, checks, inert)
     findings += said
@@ -164,6 +164,13 @@ def _with_script_surface(inputs: Inputs, findings: list[Finding]) -> tuple[Relea
     }
     complete = bool(read["complete"] and read["strict"])
     return replace(inputs.release, keys=keys if complete else {**declared, **keys}), complete
+
+
+def _judged(method: Method, findings: list[Finding]) -> set[str]:
+    """Native keys that a finding speaks of already, under their own name or their flag's."""
+    bind = method.spec.get("bind", {})
+    flags = {f"--{name.replace('_', '-')}": binding["key"] for name, binding in bind.items()}
+    return {flags.get(finding.key, finding.key) for finding in findings if finding.key}
 
 
 def _hook_findings(hooks: Hooks, context: Context) -> list[Finding]:

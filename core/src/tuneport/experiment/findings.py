@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 
 from tuneport.text import printable
@@ -29,12 +30,21 @@ def finding_to_json(finding: Finding) -> dict[str, Json]:
 def findings_text(findings: Sequence[Finding]) -> str:
     """One block per finding: place, severity, code, message; then hint and source."""
     lines = []
+    here = _cwd()
     for finding in findings:
-        place = f"{finding.file}:{finding.line}: " if finding.file and finding.line else ""
-        place = place or (f"{finding.file}: " if finding.file else "")
+        file = finding.file.removeprefix(here)
+        place = f"{file}:{finding.line}: " if file and finding.line else (f"{file}: " if file else "")
         lines.append(f"{printable(place)}{finding.severity}[{finding.code}]: {printable(finding.message)}")
         if finding.hint:
             lines.append(f"    hint: {printable(finding.hint)}")
         if finding.source:
             lines.append(f"    source: {printable(finding.source)}")
     return "".join(line + "\n" for line in lines)
+
+
+def _cwd() -> str:
+    """The prefix to leave out of paths shown to a person; none where the folder is gone."""
+    try:
+        return os.getcwd() + os.sep
+    except OSError:
+        return os.sep * 2

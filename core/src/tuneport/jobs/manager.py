@@ -1,371 +1,230 @@
-"""Jobs: submit, look, wait, follow, stop, retry. What the command line and the Python API call.
+"""Jobs as the command line and the Python API use them.
 
-Every method first asks the fleets about unfinished jobs where that matters, and starts what an earlier
-process accepted and did not live to start. Lost contact is shown as UNKNOWN and starts nothing.
+    job = submit(plan, source_dir=folder, experiment="sft")
+    job = get("sft-k7m2qd")            # or a unique beginning of it
+    for line in job.logs(follow=True): ...
+    job.wait().state
+
+Everything here works from any process of the user, at any time; several may do the same thing at once.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
-import time
+import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any
 
-from tuneport.compiler.plan import plan_from_json, plan_to_json
-from tuneport.errors import NotFound, TuneportError, Unavailable
-from tuneport.fleets.failure import NotStarted
-from tuneport.fleets.procs import elsewhere, ident_from_json
-from tuneport.fleets.protocol import TERMINAL, Fleet, LogLine, State, Status
-from tuneport.jobs.follow import merged
-from tuneport.jobs.model import Attempt, Job, Transition
-from tuneport.jobs.store import Store
-from tuneport.types import LaunchPlan
+from tuneport.errors import TuneportError
+from tuneport.fleets.protocol import LogLine, State
+from tuneport.jobs.control import Control, installed_fleet
+from tuneport.jobs.model import Record, Transition
+from tuneport.settings import state_dir
 
-OVER: frozenset[State] = TERMINAL | {"UNKNOWN"}
-"""States after which nothing more is to be waited for here."""
+if TYPE_CHECKING:
+    from tuneport.jobs.metrics import Collected
+    from tuneport.types import LaunchPlan
 
-LoadFleet = Callable[[str, Mapping[str, Any]], Fleet]
+__all__ = ["Job", "Record", "get", "list_jobs", "recover", "render", "submit"]
 
 
-class WithFolders(Protocol):
-    """What a fleet that writes to folders this machine sees offers on top of `Fleet`."""
-
-    def output_dir(self, handle: str) -> Path: ...
-
-    def metric_files(self, handle: str) -> list[Path]: ...
+def _stderr(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
 
 
-class WithRefusal(Protocol):
-    """What a fleet that can say beforehand why a plan cannot run there offers on top of `Fleet`."""
+say: Callable[[str], None] = _stderr
+"""Gets a line about anything unusual, or done unasked. Replace it to show them elsewhere."""
 
-    def refuse(self, plan: LaunchPlan) -> None: ...
+_local = threading.local()
 
 
-class Manager:
-    """`load_fleet(kind, settings)` makes a fleet; `say` gets a line about anything done unasked."""
+class Job:
+    """A job. `record` is what was known when this object was made; `status()` asks again."""
 
-    def __init__(
-        self,
-        store: Store | None = None,
-        *,
-        load_fleet: LoadFleet | None = None,
-        say: Callable[[str], None] = lambda _: None,
-    ) -> None:
-        self._say = say
-        self._store = store or Store(say=say)
-        self._load_fleet = load_fleet or _installed_fleet
-        self._fleets: dict[tuple[str, str], Fleet] = {}
+    def __init__(self, record: Record) -> None:
+        self.record = record
 
-    def submit(
-        self,
-        plan: LaunchPlan,
-        *,
-        source_dir: Path | None = None,
-        experiment: str = "",
-        fleet_name: str = "local",
-        fleet_kind: str = "local",
-        fleet_settings: Mapping[str, Any] | None = None,
-    ) -> Job:
-        """Run `plan` on a fleet. When this returns, the job is accepted and will run exactly once.
+    def __repr__(self) -> str:
+        return f"<Job {self.id} {self.state}>"
 
-        `source_dir` is the experiment folder, whose files must still be those the plan lists.
+    @property
+    def id(self) -> str:
+        return self.record.id
 
-        Raises:
-            Unavailable, Invalid, NotFound, Untrusted: the fleet refuses the plan; nothing was started.
-        """
-        settings = dict(fleet_settings or {})
-        fleet = self._fleet(fleet_kind, settings)
-        if hasattr(fleet, "refuse"):
-            cast(WithRefusal, fleet).refuse(plan)
-        job = self._store.add(
-            plan_to_json(plan),
-            experiment=experiment,
-            source=str(source_dir.absolute()) if source_dir else "",
-            fleet=fleet_name,
-            fleet_kind=fleet_kind,
-            fleet_settings=settings,
-        )
-        return self._begin(job, job.last, "submit")
+    @property
+    def state(self) -> State:
+        return self.record.state
 
-    def retry(self, job: str) -> Job:
-        """Try the same plan again, from the files it was first run with, in folders of its own.
+    @property
+    def cause(self) -> str:
+        return self.record.cause
+
+    @property
+    def exit_code(self) -> int | None:
+        return self.record.last.exit_code
+
+    def status(self) -> Job:
+        """This job as it is now."""
+        return Job(_control().get(self.id))
+
+    def history(self, attempt: int | None = None) -> list[Transition]:
+        """What happened to an attempt (the last by default), in order."""
+        return _control().history(self.record, attempt)
+
+    def plan(self) -> LaunchPlan:
+        """The plan that was submitted."""
+        return _control().plan(self.record)
+
+    def wait(self, timeout: float | None = None) -> Job:
+        """This job when it has ended, when contact is lost (UNKNOWN), or after `timeout` seconds."""
+        return Job(_control().wait(self.id, timeout=timeout))
+
+    def stop(self) -> Job:
+        """This job when no process of it is left. Fine where it has ended.
 
         Raises:
-            Unavailable: the job has not ended.
+            Unavailable: its fleet cannot be asked.
         """
-        found = self.get(job)
-        attempt = self._store.add_attempt(found.id)
-        return self._begin(self._store.job(found.id), attempt, "retry")
+        return Job(_control().stop(self.id))
 
-    def get(self, job: str) -> Job:
-        """The job of that id or unique beginning, as it is now.
+    def retry(self) -> Job:
+        """This job with one more attempt of the same plan and files.
 
         Raises:
-            NotFound: no such job, or several.
+            Unavailable: it has not ended.
         """
-        found = self._store.job(job)
-        return self._refreshed([found])[0]
+        return Job(_control().retry(self.id))
 
-    def list(self, *, limit: int | None = None) -> list[Job]:
-        """Jobs as they are now, the newest first. Each fleet is asked once."""
-        return self._refreshed(self._store.jobs(limit=limit))
-
-    def history(self, job: Job, attempt: int | None = None) -> list[Transition]:
-        """The steps of an attempt (the last by default)."""
-        return self._store.history(job.attempt(attempt).key)
-
-    def plan(self, job: Job) -> LaunchPlan:
-        return plan_from_json(self._store.plan(job.id))
-
-    def recover(self) -> list[Job]:
-        """Start what was accepted by a process that died before it could. Returns those jobs."""
-        started = []
-        for job in self._refreshed(self._store.unfinished()):
-            if self._deserted(job):
-                try:
-                    started.append(self._begin(job, job.last, "recovery"))
-                    self._say(f"job {job.id} had been accepted and not started; started now")
-                except TuneportError as error:
-                    self._say(f"job {job.id} had been accepted and cannot be started: {error.message}")
-        return started
-
-    def wait(self, job: str, *, timeout: float | None = None) -> Job:
-        """Return when the job has ended, or is UNKNOWN, or `timeout` seconds have passed."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        pause = 0.05
-        while True:
-            found = self._nudged(self.get(job))
-            if found.state in OVER or (deadline is not None and time.monotonic() >= deadline):
-                return found
-            time.sleep(pause if deadline is None else max(0.0, min(pause, deadline - time.monotonic())))
-            pause = min(pause * 1.3, 1.0)
-
-    def stop(self, job: str) -> Job:
-        """End the job; when this returns no process of it is left. Fine where it had ended.
-
-        Raises:
-            Unavailable: the fleet cannot be asked, so nothing is known.
-        """
-        found = self.get(job)
-        if found.state in TERMINAL:
-            return found
-        attempt = found.last
-        self._fleet_of(found).cancel(attempt.handle or attempt.key)
-        found = self.get(found.id)
-        if found.state not in TERMINAL:
-            self._store.move(attempt.key, "STOPPED", f"stopped by {_user()}", "stop", ended=time.time())
-        return self._store.job(found.id)
-
-    def roles(self, job: Job) -> list[str]:
-        return [command["role"] for command in self._store.plan(job.id)["commands"]]
+    def roles(self) -> list[str]:
+        return _control().roles(self.record)
 
     def logs(
-        self, job: str, *, role: str | None = None, follow: bool = False, attempt: int | None = None
+        self, *, role: str | None = None, follow: bool = False, attempt: int | None = None
     ) -> Iterator[LogLine]:
-        """What the job's roles (all by default) wrote, in order within each role.
-
-        With `follow`, goes on until the job has ended, and may begin before it starts.
+        """What the roles wrote, the lines of each in order. `follow` ends when the job does.
 
         Raises:
             NotFound: no such role or attempt.
         """
-        found = self.get(job)
-        known = self.roles(found)
-        if role is not None and role not in known:
-            raise NotFound(
-                f"job {found.id} has no role {role!r}",
-                code="role-not-found",
-                hint=f"roles: {', '.join(known)}",
-            )
-        tried = found.attempt(attempt)
-        return self._lines(found, tried, [role] if role else known, follow)
+        return _control().logs(self.id, role=role, follow=follow, attempt=attempt)
 
-    def output_dir(self, job: Job, attempt: int | None = None) -> Path:
-        """Where the job writes what it wants to keep.
+    def output_dir(self, attempt: int | None = None) -> Path:
+        """The folder where an attempt (the last by default) writes what it wants to keep.
 
         Raises:
-            Unavailable: its fleet keeps that where this machine cannot see it.
+            Unavailable: it is where this machine cannot see it.
         """
-        tried = job.attempt(attempt)
-        return self._folders(job).output_dir(tried.handle or tried.key)
+        return _control().output_dir(self.record, attempt)
 
-    def metric_files(self, job: Job, attempt: int | None = None) -> list[Path]:
-        """Files and folders for `tuneport.jobs.metrics.collect`."""
-        tried = job.attempt(attempt)
-        return self._folders(job).metric_files(tried.handle or tried.key)
+    def metrics(
+        self, aliases: Mapping[str, list[str]] | None = None, attempt: int | None = None
+    ) -> Collected:
+        """The job's curves. `aliases` maps canonical names to tags; by default the method's own."""
+        from tuneport.jobs.metrics import collect
 
-    def _lines(self, job: Job, attempt: Attempt, roles: list[str], follow: bool) -> Iterator[LogLine]:
-        fleet, handle = self._fleet_of(job), attempt.handle or attempt.key
-        if follow:
-            self._until_running(job, attempt)
-        streams = [fleet.logs(handle, role=role, since=0, follow=follow) for role in roles]
-        if follow and len(streams) > 1:
-            yield from merged(streams)
-        else:
-            for stream in streams:
-                yield from stream
-
-    def _until_running(self, job: Job, attempt: Attempt) -> None:
-        """From then on nothing here is needed for the job to go on."""
-        pause = 0.05
-        while True:
-            found = self.get(job.id)
-            if found.attempt(attempt.number).state not in ("ACCEPTED", "QUEUED"):
-                return
-            if found.last.number == attempt.number:
-                self._nudged(found)
-            time.sleep(pause)
-            pause = min(pause * 1.3, 1.0)
-
-    def _nudged(self, job: Job) -> Job:
-        """The job, started if whoever accepted it died before that."""
-        return self._begin(job, job.last, "recovery") if self._deserted(job) else job
-
-    def _deserted(self, job: Job) -> bool:
-        """Whether the last attempt waits for somebody to start it. Only its own machine can tell."""
-        if job.state not in ("ACCEPTED", "QUEUED") or not self._store.writable:
-            return False
-        origin = ident_from_json(job.origin)
-        if origin is not None and elsewhere(origin):
-            return False
-        try:
-            return self._fleet_of(job).find(job.last.key) is None
-        except TuneportError:
-            return False  # not reachable: nothing may be started
-
-    def _begin(self, job: Job, attempt: Attempt, actor: str) -> Job:
-        """Hand an accepted attempt to its fleet; safe to repeat, at any time, by anyone."""
-        fleet = self._fleet_of(job)
-        try:
-            request = {
-                **fleet.render(self.plan(job), attempt.key),
-                "source": job.source,
-                "order": attempt.order,
-            }
-            handle = fleet.submit(request, attempt.key)
-        except NotStarted as error:
-            self._store.move(attempt.key, "ACCEPTED", f"not started yet: {error.message}", actor)
-            self._say(f"job {job.id} is accepted and not started yet: {error.message}")
-            return self._store.job(job.id)
-        except TuneportError as error:
-            self._give_up(job, attempt, fleet, error.message, actor)
-            raise
-        except OSError as error:
-            reason = f"{error.strerror or error}{f' ({error.filename})' if error.filename else ''}"
-            self._give_up(job, attempt, fleet, reason, actor)
-            raise Unavailable(
-                f"job {job.id} cannot be started: {reason}",
-                code="job-not-started",
-                hint="free some space, or set TUNEPORT_STATE_DIR to a folder you can write",
-            ) from error
-        self._store.set_handle(attempt.key, handle)
-        return self._refreshed([self._store.job(job.id)])[0]
-
-    def _give_up(self, job: Job, attempt: Attempt, fleet: Fleet, reason: str, actor: str) -> None:
-        """The fleet refused: make sure that nothing starts later, and say so in the record."""
-        try:
-            if fleet.find(attempt.key) is not None:
-                return  # it did start; the error came after
-            fleet.cancel(attempt.key)
-        except (TuneportError, OSError):
-            self._say(f"job {job.id} may still be started; `tp job stop {job.id}` prevents that")
-            return
-        now = time.time()
-        try:
-            self._store.move(attempt.key, "FAILED", f"not started: {reason}", actor, ended=now)
-        except Unavailable:
-            self._say(f"job {job.id} was not started, and that cannot be recorded now")
-
-    def _refreshed(self, jobs: list[Job]) -> list[Job]:
-        """The jobs with the last attempt of each as its fleet sees it now, recorded where possible."""
-        groups: dict[int, tuple[Fleet, list[Job]]] = {}
-        for job in jobs:
-            if job.state in TERMINAL:
-                continue
-            try:
-                fleet = self._fleet_of(job)
-            except TuneportError as error:
-                self._say(f"job {job.id}: {error.message}")
-                continue
-            groups.setdefault(id(fleet), (fleet, []))[1].append(job)
-        fresh: dict[str, Job] = {}
-        for fleet, group in groups.values():
-            fresh.update(self._poll(fleet, group))
-        return [fresh.get(job.id, job) for job in jobs]
-
-    def _poll(self, fleet: Fleet, jobs: list[Job]) -> dict[str, Job]:
-        handles = {job.id: job.last.handle or job.last.key for job in jobs}
-        try:
-            found = fleet.poll(list(handles.values()))
-        except TuneportError as error:
-            found = {
-                handle: Status("UNKNOWN", f"{fleet.name} cannot be asked: {error.message}")
-                for handle in handles.values()
-            }
-        return {
-            job.id: self._record(job, found[handles[job.id]], fleet)
-            for job in jobs
-            if handles[job.id] in found
-        }
-
-    def _record(self, job: Job, seen: Status, fleet: Fleet) -> Job:
-        attempt, actor = job.last, f"fleet {fleet.name}"
-        if seen.state == attempt.state and seen.cause == attempt.cause:
-            return job
-        try:
-            ran = (
-                seen.started is not None
-                and seen.state in TERMINAL
-                and attempt.state in ("ACCEPTED", "QUEUED")
-            )
-            if ran:
-                self._store.move(attempt.key, "RUNNING", "", actor, at=seen.started, started=seen.started)
-            self._store.move(
-                attempt.key,
-                seen.state,
-                seen.cause,
-                actor,
-                at=seen.ended or (seen.started if seen.state == "RUNNING" else None),
-                exit_code=seen.exit_code,
-                started=seen.started,
-                ended=seen.ended,
-            )
-            return self._store.job(job.id)
-        except Unavailable:  # a full disk must not hide how the job is
-            now = replace(
-                attempt,
-                state=seen.state,
-                cause=seen.cause,
-                exit_code=seen.exit_code,
-                started=seen.started,
-                ended=seen.ended,
-            )
-            return replace(job, attempts=(*job.attempts[:-1], now))
-
-    def _folders(self, job: Job) -> WithFolders:
-        fleet = self._fleet_of(job)
-        if not hasattr(fleet, "output_dir"):
-            raise Unavailable(f"fleet {job.fleet} keeps its files elsewhere", code="fleet-remote-files")
-        return cast(WithFolders, fleet)
-
-    def _fleet_of(self, job: Job) -> Fleet:
-        return self._fleet(job.fleet_kind, job.fleet_settings)
-
-    def _fleet(self, kind: str, settings: Mapping[str, Any]) -> Fleet:
-        key = (kind, repr(sorted(settings.items())))
-        if key not in self._fleets:
-            self._fleets[key] = self._load_fleet(kind, settings)
-        return self._fleets[key]
+        if aliases is None:
+            aliases = metric_names(self.record)[1]
+        return collect(_control().metric_files(self.record, attempt), aliases)
 
 
-def _installed_fleet(kind: str, settings: Mapping[str, Any]) -> Fleet:
-    from tuneport.registry.plugins import load_fleet
+def submit(
+    plan: LaunchPlan,
+    *,
+    source_dir: Path | None = None,
+    experiment: str = "",
+    fleet_name: str = "local",
+    parent: str = "",
+) -> Job:
+    """Run `plan` on the fleet that the site file, or an installed plugin, calls `fleet_name`.
 
-    fleet: Fleet = load_fleet(kind, settings)
-    return fleet
+    When this returns, the job is accepted: it runs exactly once, whatever happens to this process.
+    `source_dir` is the experiment folder, whose files must be as the plan has them; `parent` is the job
+    that this one evaluates or exports.
+
+    Raises:
+        Unavailable, Invalid, NotFound, Untrusted: the fleet refuses the plan; nothing was started.
+    """
+    control = _control()
+    recover()
+    kind, settings = _settings(fleet_name)
+    record = control.submit(
+        plan,
+        source_dir=source_dir,
+        experiment=experiment,
+        fleet_name=fleet_name,
+        fleet_kind=kind,
+        fleet_settings=settings,
+        parent=parent,
+    )
+    return Job(record)
 
 
-def _user() -> str:
-    return os.environ.get("USER") or f"user {os.getuid()}"
+def render(plan: LaunchPlan, fleet_name: str = "local") -> Mapping[str, Any]:
+    """What `submit` would hand to the fleet, for a key that no job has."""
+    kind, settings = _settings(fleet_name)
+    return installed_fleet(kind, settings).render(plan, "dry-run-1")
+
+
+def get(job_id: str) -> Job:
+    """The job of that id, or of that unique beginning of an id, as it is now.
+
+    Raises:
+        NotFound: no such job, or several.
+    """
+    return Job(_control().get(job_id))
+
+
+def list_jobs(limit: int | None = None) -> list[Job]:
+    """The jobs of this user as they are now, the newest first."""
+    return [Job(record) for record in _control().jobs(limit=limit)]
+
+
+def recover() -> list[Job]:
+    """Start what a process accepted and did not live to start. Says what it did; raises nothing that
+    has to do with those jobs."""
+    return [Job(record) for record in _control().recover()]
+
+
+def complete(prefix: str) -> list[tuple[str, str]]:
+    """Ids of jobs that begin so, each with its method. Never raises, writes nothing."""
+    from tuneport.jobs.store import Store
+
+    try:
+        if not (state_dir() / "jobs.db").exists():
+            return []
+        return Store().ids(prefix)
+    except TuneportError:
+        return []
+
+
+def metric_names(record: Record) -> tuple[list[str], dict[str, list[str]]]:
+    """(primary metrics, canonical name -> tags) of the job's method; nothing where it is not installed."""
+    from tuneport.registry.catalog import metric_aliases
+
+    try:
+        return metric_aliases(record.method, record.release)
+    except TuneportError:
+        return [], {}
+
+
+def _settings(fleet_name: str) -> tuple[str, dict[str, Any]]:
+    from tuneport.experiment.site import fleet_settings
+
+    settings = fleet_settings(fleet_name)
+    return str(settings.pop("kind")), settings
+
+
+def _control() -> Control:
+    """One per state folder, process and thread: a database connection belongs to all three."""
+    where = (str(state_dir()), os.getpid())
+    controls = getattr(_local, "controls", None)
+    if controls is None:
+        controls = _local.controls = {}
+    control: Control | None = controls.get(where)
+    if control is None:
+        control = controls[where] = Control(say=lambda text: say(text))
+        atexit.register(control.close)
+    return control

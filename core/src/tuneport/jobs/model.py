@@ -39,8 +39,9 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """One submission of a plan. `attempts` is in order; the last one is what the job's state means."""
+class Record:
+    """One submission of a plan, as it was when this was read. `attempts` is in order; the last one is what the job's state means;
+    `parent` is the job that this one evaluates or exports, `origin` the process that accepted it."""
 
     id: str
     method: str
@@ -53,6 +54,7 @@ class Job:
     fleet_settings: Mapping[str, Any]
     digest: str
     origin: Mapping[str, Any]
+    parent: str
     created: float
     attempts: tuple[Attempt, ...]
 

@@ -4,6 +4,8 @@ A row is committed before anything is done for a job, so whatever dies, the inte
 works on a full disk and in a folder that cannot be written.
 """
 
+# ruff: noqa: S608 - only the constants of this file are put into queries
+
 from __future__ import annotations
 
 import contextlib
@@ -21,21 +23,23 @@ from tuneport.fleets.layout import key_of
 from tuneport.fleets.procs import myself
 from tuneport.fleets.protocol import TERMINAL, State
 from tuneport.jobs.ids import new_id
+from tuneport.jobs.model import Attempt, Record, Transition
 from tuneport.jobs.mounts import network_file_system
-from tuneport.jobs.model import Attempt, Job, Transition
 from tuneport.jobs.states import RANK, may_follow
 from tuneport.settings import private_dir, state_dir
 
 _VERSION = 1
 _SCHEMA = """
 CREATE TABLE jobs (
-    id TEXT PRIMARY KEY, created REAL NOT NULL, method TEXT NOT NULL, release TEXT NOT NULL, action TEXT NOT NULL,
-    experiment TEXT NOT NULL, source TEXT NOT NULL, fleet TEXT NOT NULL, fleet_kind TEXT NOT NULL,
-    fleet_settings TEXT NOT NULL, digest TEXT NOT NULL, origin TEXT NOT NULL, plan TEXT NOT NULL);
+    id TEXT PRIMARY KEY, created REAL NOT NULL, method TEXT NOT NULL, release TEXT NOT NULL,
+    action TEXT NOT NULL, experiment TEXT NOT NULL, source TEXT NOT NULL, fleet TEXT NOT NULL,
+    fleet_kind TEXT NOT NULL, fleet_settings TEXT NOT NULL, digest TEXT NOT NULL, origin TEXT NOT NULL,
+    parent TEXT NOT NULL, plan TEXT NOT NULL);
 CREATE TABLE attempts (
-    position INTEGER PRIMARY KEY AUTOINCREMENT, job TEXT NOT NULL REFERENCES jobs(id), number INTEGER NOT NULL,
-    key TEXT NOT NULL UNIQUE, handle TEXT, state TEXT NOT NULL, reached INTEGER NOT NULL, cause TEXT NOT NULL,
-    exit_code INTEGER, created REAL NOT NULL, started REAL, ended REAL, UNIQUE (job, number));
+    position INTEGER PRIMARY KEY AUTOINCREMENT, job TEXT NOT NULL REFERENCES jobs(id),
+    number INTEGER NOT NULL, key TEXT NOT NULL UNIQUE, handle TEXT, state TEXT NOT NULL,
+    reached INTEGER NOT NULL, cause TEXT NOT NULL, exit_code INTEGER, created REAL NOT NULL, started REAL,
+    ended REAL, UNIQUE (job, number));
 CREATE TABLE transitions (
     position INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL, time REAL NOT NULL, before TEXT,
     after TEXT NOT NULL, cause TEXT NOT NULL, actor TEXT NOT NULL);
@@ -43,7 +47,10 @@ CREATE INDEX attempts_by_job ON attempts (job, number);
 CREATE INDEX attempts_by_state ON attempts (state);
 CREATE INDEX transitions_by_key ON transitions (key);
 """
-_JOB = "id, created, method, release, action, experiment, source, fleet, fleet_kind, fleet_settings, digest, origin"
+_JOB = (
+    "id, created, method, release, action, experiment, source, fleet, fleet_kind, fleet_settings, digest,"
+    " origin, parent"
+)
 _ATTEMPT = "job, number, position, key, handle, state, reached, cause, exit_code, created, started, ended"
 Point: TypeAlias = Literal["store-schema", "store-intent", "store-retry", "store-handle", "store-move"]
 
@@ -64,6 +71,10 @@ class Store:
     def close(self) -> None:
         self._connection.close()
 
+    def __del__(self) -> None:
+        if hasattr(self, "_connection"):
+            self._connection.close()
+
     def add(
         self,
         plan: Mapping[str, Any],
@@ -73,7 +84,8 @@ class Store:
         fleet: str,
         fleet_kind: str,
         fleet_settings: Mapping[str, Any],
-    ) -> Job:
+        parent: str = "",
+    ) -> Record:
         """Record the wish to run `plan` (its JSON form, digest included) as a new job's first attempt."""
         text = json.dumps(plan)  # ASCII, so that no odd character of a user can upset the database
         row = (
@@ -87,12 +99,13 @@ class Store:
             json.dumps(dict(fleet_settings)),
             plan["digest"],
             json.dumps(myself().to_json()),
+            parent,
             text,
         )
         with self._write("store-intent") as cursor:
             job = _unused_id(cursor, plan)
             cursor.execute(
-                f"INSERT INTO jobs ({_JOB}, plan) VALUES ({'?, ' * 12}?)", (job, time.time(), *row)
+                f"INSERT INTO jobs ({_JOB}, plan) VALUES ({'?, ' * 13}?)", (job, time.time(), *row)
             )
             _add_attempt(cursor, job, 1)
         return self.job(job)
@@ -107,9 +120,11 @@ class Store:
             number, state = cursor.execute(
                 "SELECT number, state FROM attempts WHERE job = ? ORDER BY number DESC LIMIT 1", (job,)
             ).fetchone()
-            if state not in TERMINAL and state != "UNKNOWN":
+            if state not in TERMINAL:
                 raise Unavailable(
-                    f"job {job} is {state}", code="job-not-ended", hint=f"stop it first: tp job stop {job}"
+                    f"job {job} is {state}",
+                    code="job-not-ended",
+                    hint=f"make sure that nothing of it runs: tp job stop {job}",
                 )
             _add_attempt(cursor, job, number + 1)
         return self.job(job).last
@@ -151,7 +166,7 @@ class Store:
             _add_transition(cursor, key, at or time.time(), current, state, cause, actor)
         return True
 
-    def job(self, job: str) -> Job:
+    def job(self, job: str) -> Record:
         """The job whose id is `job` or, if only one does, begins with it.
 
         Raises:
@@ -170,7 +185,7 @@ class Store:
         names = ", ".join(row[0] for row in rows[:8]) + (", …" if len(rows) > 8 else "")
         raise NotFound(f"{job!r} could be {names}", code="job-ambiguous", hint="type more of the id")
 
-    def jobs(self, *, limit: int | None = None) -> list[Job]:
+    def jobs(self, *, limit: int | None = None) -> list[Record]:
         """The newest first."""
         with _explained(self._path):
             rows = self._connection.execute(
@@ -179,7 +194,7 @@ class Store:
             ).fetchall()
             return self._jobs(rows)
 
-    def unfinished(self) -> list[Job]:
+    def unfinished(self) -> list[Record]:
         """Jobs with an attempt that has not ended, the oldest first."""
         with _explained(self._path):
             marks = ", ".join("?" * len(TERMINAL))
@@ -217,7 +232,7 @@ class Store:
             ).fetchall()
         return rows
 
-    def _jobs(self, rows: list[tuple[Any, ...]]) -> list[Job]:
+    def _jobs(self, rows: list[tuple[Any, ...]]) -> list[Record]:
         jobs = []
         for row in rows:
             (
@@ -233,12 +248,13 @@ class Store:
                 settings,
                 digest,
                 origin,
+                parent,
             ) = row
             attempts = self._connection.execute(
                 f"SELECT {_ATTEMPT} FROM attempts WHERE job = ? ORDER BY number", (job,)
             ).fetchall()
             jobs.append(
-                Job(
+                Record(
                     id=job,
                     method=method,
                     release=release,
@@ -250,6 +266,7 @@ class Store:
                     fleet_settings=json.loads(settings),
                     digest=digest,
                     origin=json.loads(origin),
+                    parent=parent,
                     created=created,
                     attempts=tuple(Attempt(*attempt) for attempt in attempts),
                 )
@@ -322,13 +339,15 @@ class Store:
 def _connect(path: Path) -> sqlite3.Connection:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)  # before SQLite makes it wider
     os.close(descriptor)
-    return sqlite3.connect(path, timeout=30, isolation_level=None)
+    return sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
 
 
 def _connect_to_read(path: Path) -> sqlite3.Connection:
     """Also where not even the shared-memory file beside the database can be made."""
     for options in ("mode=ro", "mode=ro&immutable=1"):
-        connection = sqlite3.connect(f"{path.as_uri()}?{options}", uri=True, timeout=30, isolation_level=None)
+        connection = sqlite3.connect(
+            f"{path.as_uri()}?{options}", uri=True, timeout=30, isolation_level=None, check_same_thread=False
+        )
         try:
             connection.execute("SELECT 1 FROM jobs LIMIT 1").fetchone()
         except sqlite3.OperationalError:
@@ -348,7 +367,8 @@ def _unused_id(cursor: sqlite3.Cursor, plan: Mapping[str, Any]) -> str:
 def _add_attempt(cursor: sqlite3.Cursor, job: str, number: int) -> None:
     key, now = key_of(job, number), time.time()
     cursor.execute(
-        "INSERT INTO attempts (job, number, key, state, reached, cause, created) VALUES (?, ?, ?, 'ACCEPTED', 0, ?, ?)",
+        "INSERT INTO attempts (job, number, key, state, reached, cause, created)"
+        " VALUES (?, ?, ?, 'ACCEPTED', 0, ?, ?)",
         (job, number, key, _ACCEPTED, now),
     )
     _add_transition(cursor, key, now, None, "ACCEPTED", _ACCEPTED, "submit" if number == 1 else "retry")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from functools import cache
 from pathlib import Path
 
 from tuneport.errors import TuneportError
@@ -49,9 +50,14 @@ def _key(key: Json) -> Json:
     return [_FORMAT, _version(), key]
 
 
+@cache
 def _version() -> str:
-    # The code that built an index is part of what it depends on; its own mtime stands for that.
-    return f"{sys.version_info[:2]}:{os.stat(__file__).st_mtime_ns}"
+    """The code that builds an index is part of what it depends on; the times of its files stand for it."""
+    package = Path(__file__).parent.parent
+    built_by = [package / "checks" / "cel.py", package / "experiment" / "yamlread.py"]
+    times = [entry.stat().st_mtime_ns for entry in os.scandir(package / "registry") if entry.is_file()]
+    times += [path.stat().st_mtime_ns for path in built_by]
+    return f"{sys.version_info[:2]}:{sum(times)}"
 
 
 def _path(name: str) -> Path:

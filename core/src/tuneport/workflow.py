@@ -1,0 +1,166 @@
+"""What the verbs do: request flags in, plain results out. The command line and the Python API share it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tuneport.compiler.compile import Compiled, Inputs, compile_request
+from tuneport.errors import Invalid
+from tuneport.experiment import facts as facts_module
+from tuneport.experiment import lock as lock_module
+from tuneport.experiment import project as project_module
+from tuneport.experiment.findings import failed, finding_to_json, ordered
+from tuneport.experiment.request import Asked, Flags, merge
+from tuneport.experiment.site import fleet_settings, load_site
+from tuneport.registry import catalog
+from tuneport.registry.plugins import Hooks
+from tuneport.types import Finding, Json, LaunchPlan, Location, Pool, Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What `validate` found. `ok` is False where any finding is an error."""
+
+    findings: tuple[Finding, ...]
+    facts: Mapping[str, Json]
+    compiled: Compiled | None
+
+    @property
+    def ok(self) -> bool:
+        return not failed(self.findings)
+
+    def to_json(self) -> dict[str, Json]:
+        return {
+            "ok": self.ok,
+            "findings": [finding_to_json(f) for f in self.findings],
+            "facts": dict(self.facts),
+        }
+
+
+def validate(name: str, given: Flags) -> Report:
+    """All findings for the experiment `name` with these request flags."""
+    written = project_module.read(name)
+    findings = list(written.findings)
+    if written.lock is None:
+        return Report(tuple(ordered(findings)), {"undecided": []}, None)
+    findings += lock_module.check(written.lock, written.path / lock_module.NAME, given.framework_version)
+    if any(finding.code.startswith("lock-") for finding in findings):
+        # Without a trusted lock the method is anybody's guess: judging against a wrong one would mislead.
+        return Report(tuple(ordered(findings)), {"undecided": []}, None)
+    compiled, facts = _compile(written, given, findings)
+    shown = {**facts, "undecided": list(compiled.undecided), "method": compiled.context.method.id}
+    return Report(compiled.findings, shown, compiled)
+
+
+def _compile(
+    written: project_module.Written, given: Flags, findings: Sequence[Finding]
+) -> tuple[Compiled, Mapping[str, Json]]:
+    assert written.lock is not None
+    method_id, version = written.lock["recipe"]["name"], written.lock["framework"]["version"]
+    method = catalog.method(method_id, version)
+    release = catalog.release(method.framework, version, method.spec.get("entry", ""))
+    asked = merge(written, given, method)
+    files, file_findings = facts_module.source_files(written.path)
+    declared = facts_module.read_declared(Path(given.facts)) if given.facts else {}
+    asked = _declared_topology(asked, declared)
+    scripts = [method.spec["surface"]["script"]] if "surface" in method.spec else []
+    facts, seen = facts_module.gather(asked.request, written.path, declared, scripts)
+    inputs = Inputs(
+        method=method,
+        release=release,
+        config=written.config,
+        request=asked.request,
+        topology=asked.topology,
+        facts=facts,
+        files=files,
+        rules=catalog.rules(method.framework, version, method.spec.get("rules", [])),
+        param_origins=asked.param_origins,
+    )
+    hooks = Hooks(method.framework, _policies(written))
+    earlier = (*findings, *asked.findings, *file_findings, *seen)
+    return compile_request(inputs, hooks, earlier), facts
+
+
+def _declared_topology(asked: Asked, declared: Mapping[str, Json]) -> Asked:
+    """Hardware of the facts file, where the request names none."""
+    shape = declared.get("topology")
+    if asked.topology.pools or not shape:
+        return asked
+    pool = Pool("main", "gpu", shape.get("nodes", 1), shape.get("gpus_per_node", 8))
+    return replace(asked, topology=Topology((pool,), {}))
+
+
+def _policies(written: project_module.Written) -> list[str]:
+    project = written.project.spec.get("policies", ()) if written.project else ()
+    return list(dict.fromkeys([*load_site().get("policies", ()), *project]))
+
+
+def plan(name: str, given: Flags) -> tuple[LaunchPlan, Report]:
+    """The launch plan and the (error-free) report behind it.
+
+    Raises:
+        Invalid: with every finding, where the request has errors or names no hardware.
+    """
+    report = validate(name, given)
+    compiled = report.compiled
+    if compiled is not None and report.ok and compiled.plan is None:
+        missing = Finding(
+            "profile-missing", "error", "no hardware was named", "give --profile h200:8 or cpu:2", "--profile"
+        )
+        raise Invalid("there is nothing to plan for", code="profile-missing", findings=[missing])
+    if compiled is None or compiled.plan is None:
+        count = sum(finding.severity == "error" for finding in report.findings)
+        raise Invalid(f"{count} error{'s' * (count != 1)}: no plan", code="invalid", findings=report.findings)
+    return compiled.plan, report
+
+
+def fleet_of(report: Report) -> tuple[str, str, dict[str, Json]]:
+    """(name, kind, settings) of the fleet that a planned request names."""
+    assert report.compiled is not None
+    name = report.compiled.context.request.fleet
+    settings = fleet_settings(name)
+    return name, settings["kind"], settings
+
+
+def export_plan(name: str, given: Flags, checkpoint: Location, format: str = "") -> tuple[LaunchPlan, Report]:  # noqa: A002 - as the flag
+    """The conversion of a checkpoint, compiled by the framework's own hook.
+
+    Raises:
+        Invalid: the experiment has errors, or the method does not export to `format`.
+    """
+    _, report = plan(name, given)
+    assert report.compiled is not None
+    context = report.compiled.context
+    formats = context.method.spec.get("lifecycle", {}).get("export", {}).get("formats", [])
+    chosen = format or next(iter(formats), "")
+    if chosen not in formats:
+        raise Invalid(
+            f"{context.method.id} does not export to {chosen or 'anything'!r}",
+            code="export-format",
+            hint=f"its formats: {', '.join(formats) or 'none'}",
+        )
+    hooks = Hooks(context.method.framework, _policies(project_module.read(name)))
+    return hooks.export(context, checkpoint, chosen), report
+
+
+def evaluation_plan(name: str, given: Flags, run_id: str = "") -> tuple[LaunchPlan, Report]:
+    """The evaluation of a model, or of what the job `run_id` wrote.
+
+    Raises:
+        Invalid: the experiment has errors, or the method has no evaluation.
+    """
+    from tuneport.compiler.lifecycle import eval_plan
+
+    _, report = plan(name, given)
+    assert report.compiled is not None
+    return eval_plan(report.compiled.context, run_id), report
+
+
+def render(launch_plan: LaunchPlan, report: Report) -> dict[str, Json]:
+    """The fleet's own request for the plan: what a submission hands over."""
+    from tuneport.registry.plugins import load_fleet
+
+    _, kind, settings = fleet_of(report)
+    return dict(load_fleet(kind, settings).render(launch_plan, "DRY-RUN"))

@@ -1,0 +1,321 @@
+"""Every command that the pages show is run, and prints what the page says it prints.
+
+How a page is read:
+
+- a `console` block holds commands behind `$ ` and, below each, what it prints (both streams, as on a
+  terminal); `…` stands for any text in a line, a line of nothing but `…` for any lines. A command that
+  shows no output may print anything. A command that fails is followed by `$ echo $?`.
+- an `sh` block holds commands alone.
+- a block whose info string has `file=NAME` is written to that file before the commands below it run.
+- a `python` block without `file=` is run as a program of its own.
+- blocks marked `engine` need a runtime with a framework in it, or train: see HEAVY.
+
+All blocks of a page run in order, in one folder and one shell session with a HOME of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [
+    path.relative_to(ROOT).as_posix()
+    for path in (
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "SECURITY.md",
+        *sorted((ROOT / "docs").glob("*.md")),
+    )
+]
+
+# What a page shows and this file does not run, and the place that does. `make engine` is the stage
+# where whole pages are run, blocks marked `engine` included: `test_whole_page` below.
+HEAVY = {
+    "README.md": {
+        "git clone": ".ci/run",
+        "make demo": ".ci/run",
+        "make test": ".ci/run",
+    },
+    "CONTRIBUTING.md": {
+        "git clone": ".ci/run",
+        "make demo": ".ci/run",
+        "make test": ".ci/run",
+        "make engine": ".ci/run",
+        "make bench": "Makefile",
+    },
+    "docs/benchmarks.md": {
+        "make bench": "Makefile",
+    },
+}
+# In the text of the stage, what shows that it runs the command.
+PROOF = {
+    ("git clone", ".ci/run"): 'cd "$(dirname "$0")/.."',  # CI runs in the clone
+    ("make demo", ".ci/run"): "\nmake demo\n",
+    ("make test", ".ci/run"): "\nmake test\n",
+    ("make engine", ".ci/run"): "\nmake engine\n",
+    ("make bench", "Makefile"): "\nbench:",
+}
+
+
+@dataclass
+class Step:
+    """One command of a page, or one file to write (`name`). `expected` is None where nothing is shown."""
+
+    line: int
+    text: str
+    name: str = ""
+    expected: list[str] | None = None
+    engine: bool = False
+    python: bool = False
+
+
+@dataclass
+class Result:
+    code: int = 0
+    output: list[str] = field(default_factory=list)
+
+
+def blocks(page: str) -> Iterator[tuple[int, str, list[str]]]:
+    """(line of the first content line, info string, lines) of every fenced block."""
+    lines = (ROOT / page).read_text("utf-8").splitlines()
+    number = 0
+    while number < len(lines):
+        opening = re.match(r"( *)(`{3,})(.*)$", lines[number])
+        number += 1
+        if opening is None:
+            continue
+        indent, fence, info = len(opening[1]), opening[2], opening[3].strip()
+        first, content = number + 1, []
+        while number < len(lines) and lines[number].strip() != fence:
+            content.append(lines[number][indent:] if lines[number][:indent].isspace() else lines[number])
+            number += 1
+        assert number < len(lines), f"{page}:{first}: the block is not closed"
+        number += 1
+        yield first, info, content
+
+
+def steps(page: str) -> list[Step]:
+    """What a page asks its reader to do, in order."""
+    found: list[Step] = []
+    for line, info, content in blocks(page):
+        words = info.split()
+        kind = words[0] if words else ""
+        engine = "engine" in words
+        name = next((word.removeprefix("file=") for word in words if word.startswith("file=")), "")
+        if name:
+            found.append(Step(line, "\n".join(content) + "\n", name, engine=engine))
+        elif kind == "sh":
+            found += [Step(at, text, engine=engine) for at, text in _commands(line, content)]
+        elif kind == "console":
+            found += _session(page, line, content, engine)
+        elif kind == "python":
+            found.append(Step(line, "\n".join(content) + "\n", engine=engine, python=True))
+    return found
+
+
+def _commands(line: int, content: list[str]) -> Iterator[tuple[int, str]]:
+    """The commands of an `sh` block; a backslash continues a line."""
+    pending: list[str] = []
+    for number, text in enumerate(content):
+        if not pending and (not text.strip() or text.lstrip().startswith("#")):
+            continue
+        pending.append(text)
+        if not text.endswith("\\"):
+            yield line + number - len(pending) + 1, "\n".join(pending)
+            pending = []
+
+
+def _session(page: str, line: int, content: list[str], engine: bool) -> list[Step]:
+    found: list[Step] = []
+    for number, text in enumerate(content):
+        before = found[-1] if found else None
+        if text.startswith("$ "):
+            found.append(Step(line + number, text.removeprefix("$ "), engine=engine))
+        elif before is not None and before.text.endswith("\\") and before.expected is None:
+            before.text += "\n" + text.removeprefix("> ")
+        else:
+            assert before is not None, f"{page}:{line}: a console block starts with a command"
+            before.expected = [*(before.expected or []), text]
+    return found
+
+
+def heavy(page: str, command: str) -> str:
+    """The entry of HEAVY that covers a command, empty where it is run here."""
+    return next((start for start in HEAVY.get(page, {}) if command.startswith(start)), "")
+
+
+def run_page(page: str, folder: Path, *, whole: bool) -> None:
+    """Run a page's steps and compare; `whole` includes the blocks marked `engine`."""
+    todo = [
+        step
+        for step in steps(page)
+        if (whole or not step.engine) and (step.name or step.python or not heavy(page, step.text))
+    ]
+    if not todo:
+        return
+    work = folder / "work"
+    work.mkdir()
+    env = environment(page, folder)
+    script = folder / "page.sh"
+    script.write_text("".join(_scripted(number, step, folder) for number, step in enumerate(todo)), "utf-8")
+    text = _bash(script, work, env, limit=900 if whole else 120)
+    results = _results(text, len(todo))
+    problems = []
+    for number, step in enumerate(todo):
+        after = todo[number + 1].text if number + 1 < len(todo) else ""
+        result = results.get(number)
+        if result is None:
+            problems.append(f"{page}:{step.line}: not reached: {step.text}")
+        elif result.code and after != "echo $?":
+            shown = "\n".join(result.output)
+            problems.append(f"{page}:{step.line}: exit code {result.code}: {step.text}\n{shown}")
+        elif step.expected is not None and not matches(step.expected, result.output):
+            wanted, got = "\n".join(step.expected), "\n".join(result.output)
+            problems.append(f"{page}:{step.line}: {step.text}\n--- the page\n{wanted}\n--- printed\n{got}")
+    assert not problems, "\n\n".join(problems)
+
+
+def environment(page: str, folder: Path) -> dict[str, str]:
+    """A newcomer's environment: their own HOME, no settings, and this installation's commands on PATH."""
+    kept = ("LANG", "LC_ALL", "TMPDIR", "TUNEPORT_CACHE_DIR")
+    env = {name: value for name, value in os.environ.items() if name in kept}
+    home = folder / "home"
+    home.mkdir()
+    scripts = Path(sys.executable).parent
+    env |= {"HOME": str(home), "PATH": f"{scripts}:/usr/local/bin:/usr/bin:/bin", "PYTHONUNBUFFERED": "1"}
+    env |= {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "USER": "you", "COLUMNS": "110"}
+    if page == "CONTRIBUTING.md":
+        env |= _clone(folder)
+    if page == "docs/plugins.md":
+        # The page's own package is really installed, but beside the environment and from this machine alone.
+        site = folder / "site"
+        site.mkdir()
+        env |= {"PIP_TARGET": str(site), "PIP_NO_DEPS": "1", "PIP_NO_INDEX": "1", "PYTHONPATH": str(site)}
+        env |= {"PIP_NO_BUILD_ISOLATION": "0"}  # pip reads this one backwards: it means without isolation
+    return env
+
+
+def _clone(folder: Path) -> dict[str, str]:
+    """A copy of the repository's own files as the working folder, its packages before the installed ones."""
+    (folder / "work").rmdir()
+    ignored = (".venv", ".git", ".ci", "__pycache__", "*_cache", ".hypothesis", "demo-run", "dist", "build")
+    shutil.copytree(ROOT, folder / "work", ignore=shutil.ignore_patterns(*ignored), symlinks=True)
+    (folder / "work" / ".venv").symlink_to(ROOT / ".venv" if (ROOT / ".venv").exists() else sys.prefix)
+    packages = [str(folder / "work" / name) for name in ("manifests", "schemas", "core/src")]
+    return {"PYTHONPATH": ":".join(packages), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def _scripted(number: int, step: Step, folder: Path) -> str:
+    """The step as shell text between marks, keeping `$?` of the command before it."""
+    if step.name:
+        source = folder / f"file-{number}"
+        source.write_text(step.text, "utf-8")
+        target = f'"{step.name}"'
+        command = f'mkdir -p "$(dirname {target})" && cp "{source}" {target}'
+    elif step.python:
+        source = folder / f"block-{number}.py"
+        source.write_text(step.text, "utf-8")
+        command = f'python "{source}"'
+    else:
+        command = step.text
+    mark = f"printf '\\n\\001step {number}\\001\\n'; (exit ${{docs_code:-0}})\n"
+    return f"{mark}{command}\ndocs_code=$?; printf '\\n\\001code {number} %s\\001\\n' $docs_code\n"
+
+
+def _bash(script: Path, work: Path, env: dict[str, str], limit: int) -> str:
+    with script.with_suffix(".out").open("w+b") as output:
+        process = subprocess.Popen(
+            ["bash", "--noprofile", "--norc", str(script)],
+            cwd=work,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            process.wait(limit)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        output.seek(0)
+        return output.read().decode("utf-8", "replace")
+
+
+def _results(text: str, count: int) -> dict[int, Result]:
+    found = {}
+    for number in range(count):
+        match = re.search(rf"\n\x01step {number}\x01\n(.*?)\n\x01code {number} (\d+)\x01\n", text, re.S)
+        if match:
+            lines = [line.rstrip() for line in match[1].splitlines()]
+            while lines and not lines[-1]:
+                lines.pop()
+            found[number] = Result(int(match[2]), lines)
+    return found
+
+
+def matches(expected: list[str], output: list[str]) -> bool:
+    """Whether output is what a page shows."""
+    parts = []
+    for line in expected:
+        if line.strip() == "…":
+            parts.append(r"(?:[^\n]*\n)*?")
+        else:
+            parts.append(".*?".join(re.escape(part) for part in line.rstrip().split("…")) + r" *\n")
+    while parts and parts[-1] == r" *\n":
+        parts.pop()
+    return re.fullmatch("".join(parts), "".join(line + "\n" for line in output)) is not None
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_of_page(page: str, tmp_path: Path) -> None:
+    run_page(page, tmp_path, whole=False)
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("page", [page for page in PAGES if any(step.engine for step in steps(page))])
+def test_whole_page(page: str, tmp_path: Path) -> None:
+    run_page(page, tmp_path, whole=True)
+
+
+def test_heavy_commands_are_run_elsewhere() -> None:
+    for page, entries in HEAVY.items():
+        shown = [step.text for step in steps(page)] if page in PAGES else []
+        for start, stage in entries.items():
+            assert any(text.startswith(start) for text in shown), f"{page} does not show {start}"
+            assert PROOF[start, stage] in (ROOT / stage).read_text("utf-8"), f"{stage} does not run {start}"
+    engine = (ROOT / "Makefile").read_text("utf-8")
+    assert "pytest -m engine" in engine
+    assert "\nmake engine\n" in (ROOT / ".ci/run").read_text("utf-8")
+
+
+def test_trainings_are_marked() -> None:
+    """What needs a runtime or trains a model is in a block marked `engine`, and nothing else is."""
+    for page in PAGES:
+        for step in steps(page):
+            if not step.name and not step.python and "tp runtime install" in step.text:
+                assert step.engine, f"{page}:{step.line}: {step.text}"
+
+
+@pytest.mark.parametrize(
+    ("expected", "output", "same"),
+    [
+        (["a … c"], ["a b c"], True),
+        (["a … c"], ["a b", "c"], False),
+        (["a", "…", "c"], ["a", "b", "b", "c"], True),
+        (["a"], ["a", "b"], False),
+        (["a.c"], ["abc"], False),
+    ],
+)
+def test_comparison(expected: list[str], output: list[str], same: bool) -> None:
+    assert matches(expected, output) is same
