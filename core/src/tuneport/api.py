@@ -5,7 +5,7 @@
     experiment = tuneport.open_project().experiment("my-sft")
     report = experiment.validate(model="…", train_data="train.jsonl", profile="cpu:2")
     job = experiment.submit(model="…", train_data="train.jsonl", profile="cpu:2")
-    job.wait()
+    print(job.wait().state)
 
 Requests are keyword arguments named like the request flags: framework_version, profile, resources, model,
 train_data, validation_data, train_dataset, validation_dataset, set (a mapping of parameters), image,
@@ -15,8 +15,6 @@ fleet, facts.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,14 +23,12 @@ from tuneport.errors import NotFound
 from tuneport.experiment import create
 from tuneport.experiment import project as project_module
 from tuneport.experiment.request import Flags
-from tuneport.fleets.protocol import LogLine, State
 from tuneport.registry import catalog
 from tuneport.types import Json, LaunchPlan, Location
 from tuneport.workflow import Report
 
 if TYPE_CHECKING:
-    from tuneport.jobs import model
-    from tuneport.jobs.manager import Manager
+    from tuneport.jobs.manager import Job
 
 
 class Project:
@@ -105,82 +101,22 @@ class Experiment:
             NotFound: neither a folder nor a job. Invalid: the method does not export to `format`.
         """
         location = checkpoint_location(checkpoint)
-        return self.perform(*workflow.export_plan(self._given, flags(**request), location, format))
+        made = workflow.export_plan(self._given, flags(**request), location, format)
+        return self.perform(*made, parent=location.owner)
 
     def evaluate(self, run_id: str = "", **request: Any) -> Job:
         """Submit the method's evaluation of the request's model, or of what a job wrote."""
-        run = manager().get(run_id).id if run_id else ""
-        return self.perform(*workflow.evaluation_plan(self._given, flags(**request), run))
+        run = job(run_id).id if run_id else ""
+        return self.perform(*workflow.evaluation_plan(self._given, flags(**request), run), parent=run)
 
-    def perform(self, plan: LaunchPlan, report: Report) -> Job:
-        """Run exactly this plan on the fleet of the request behind it."""
-        name, kind, settings = workflow.fleet_of(report)
-        found = manager().submit(
-            plan,
-            source_dir=self.path,
-            experiment=self.name,
-            fleet_name=name,
-            fleet_kind=kind,
-            fleet_settings=settings,
+    def perform(self, plan: LaunchPlan, report: Report, parent: str = "") -> Job:
+        """Run exactly this plan on the fleet of the request behind it. `parent` is the job it is about."""
+        from tuneport.jobs import manager
+
+        fleet = workflow.fleet_of(report)
+        return manager.submit(
+            plan, source_dir=self.path, experiment=self.name, fleet_name=fleet, parent=parent
         )
-        return Job(found)
-
-
-class Job:
-    """One submission. Its properties are what was known when it was last looked at; `refresh` looks again."""
-
-    def __init__(self, found: model.Job) -> None:
-        self._found = found
-
-    @property
-    def id(self) -> str:
-        return self._found.id
-
-    @property
-    def state(self) -> State:
-        return self._found.state
-
-    @property
-    def cause(self) -> str:
-        """Why it is in that state, in one sentence; empty where there is nothing to say."""
-        return self._found.cause
-
-    def refresh(self) -> Job:
-        self._found = manager().get(self.id)
-        return self
-
-    def wait(self, timeout: float | None = None) -> Job:
-        """Return when it has ended, is UNKNOWN, or `timeout` seconds have passed."""
-        self._found = manager().wait(self.id, timeout=timeout)
-        return self
-
-    def logs(self, role: str | None = None, follow: bool = False) -> Iterator[LogLine]:
-        """What it wrote, in order within each role; with `follow` until it has ended."""
-        return manager().logs(self.id, role=role, follow=follow)
-
-    def stop(self) -> Job:
-        """End it; when this returns, no process of it is left."""
-        self._found = manager().stop(self.id)
-        return self
-
-    def retry(self) -> Job:
-        """The same plan again, as a new attempt."""
-        self._found = manager().retry(self.id)
-        return self
-
-    @cached_property
-    def output_dir(self) -> Path:
-        """Where it writes what it wants to keep."""
-        return manager().output_dir(self._found)
-
-    def scores(self) -> list[dict[str, Json]]:
-        """The scores that an evaluation wrote: task, metric, value, stderr, n."""
-        try:
-            document = json.loads((self.output_dir / "scores.json").read_text("utf-8"))
-            found: list[dict[str, Json]] = document["scores"]
-        except (OSError, ValueError, KeyError, TypeError):
-            return []
-        return found
 
 
 def open_project(path: str | Path | None = None) -> Project:
@@ -202,7 +138,9 @@ def methods(framework: str = "") -> list[str]:
 
 def jobs() -> list[Job]:
     """Every job of this user, newest first."""
-    return [Job(found) for found in manager().jobs()]
+    from tuneport.jobs import manager
+
+    return manager.list_jobs()
 
 
 def job(job_id: str) -> Job:
@@ -211,14 +149,19 @@ def job(job_id: str) -> Job:
     Raises:
         NotFound: there is none, or several.
     """
-    return Job(manager().get(job_id))
+    from tuneport.jobs import manager
+
+    return manager.get(job_id)
 
 
-def manager() -> Manager:
-    """The job manager over this user's store."""
-    from tuneport.jobs.manager import Manager
-
-    return Manager()
+def scores(of: Job) -> list[dict[str, Json]]:
+    """The scores that an evaluation wrote: task, metric, value, stderr, n. Empty where it wrote none."""
+    try:
+        document = json.loads((of.output_dir() / "scores.json").read_text("utf-8"))
+        found: list[dict[str, Json]] = document["scores"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+    return found
 
 
 def flags(**request: Any) -> Flags:
@@ -245,7 +188,7 @@ def checkpoint_location(text: str) -> Location:
         return Location("path", str(Path(text).absolute()))
     head, _, inside = text.partition("/")
     try:
-        return Location("run", inside, manager().get(head).id)
+        return Location("run", inside, job(head).id)
     except NotFound as error:
         raise NotFound(
             f"{text} is neither a folder here nor a job", code="checkpoint-missing", hint="tp job ls"

@@ -13,7 +13,7 @@ from tuneport.experiment import lock as lock_module
 from tuneport.experiment import project as project_module
 from tuneport.experiment.findings import failed, finding_to_json, ordered
 from tuneport.experiment.request import Asked, Flags, merge
-from tuneport.experiment.site import fleet_settings, load_site
+from tuneport.experiment.site import load_site
 from tuneport.registry import catalog
 from tuneport.registry.plugins import Hooks
 from tuneport.types import Finding, Json, LaunchPlan, Location, Pool, Topology
@@ -116,12 +116,10 @@ def plan(name: str, given: Flags) -> tuple[LaunchPlan, Report]:
     return compiled.plan, report
 
 
-def fleet_of(report: Report) -> tuple[str, str, dict[str, Json]]:
-    """(name, kind, settings) of the fleet that a planned request names."""
+def fleet_of(report: Report) -> str:
+    """The name of the fleet that a planned request names."""
     assert report.compiled is not None
-    name = report.compiled.context.request.fleet
-    settings = fleet_settings(name)
-    return name, settings["kind"], settings
+    return report.compiled.context.request.fleet
 
 
 def export_plan(name: str, given: Flags, checkpoint: Location, format: str = "") -> tuple[LaunchPlan, Report]:  # noqa: A002 - as the flag
@@ -156,11 +154,3 @@ def evaluation_plan(name: str, given: Flags, run_id: str = "") -> tuple[LaunchPl
     _, report = plan(name, given)
     assert report.compiled is not None
     return eval_plan(report.compiled.context, run_id), report
-
-
-def render(launch_plan: LaunchPlan, report: Report) -> dict[str, Json]:
-    """The fleet's own request for the plan: what a submission hands over."""
-    from tuneport.registry.plugins import load_fleet
-
-    _, kind, settings = fleet_of(report)
-    return dict(load_fleet(kind, settings).render(launch_plan, "DRY-RUN"))

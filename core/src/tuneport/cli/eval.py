@@ -20,15 +20,14 @@ from tuneport.experiment.request import Flags
 @json_option
 def command(experiment: str, run_id: str, flags: Flags, follow: bool, as_json: bool) -> int:
     """Evaluate a model (--model) or a job's result (--run-id) with the experiment's eval.py."""
-    from tuneport import workflow
-    from tuneport.api import Experiment, manager
+    from tuneport import api, workflow
 
-    run = manager().get(run_id).id if run_id else ""
-    job = Experiment(experiment).perform(*workflow.evaluation_plan(experiment, flags, run))
+    run = api.job(run_id).id if run_id else ""
+    job = api.Experiment(experiment).perform(*workflow.evaluation_plan(experiment, flags, run), parent=run)
     if not follow:
         return announce(job, follow=False, as_json=as_json)
-    stay(job, quiet=as_json)
-    ok, scores = job.state == "SUCCEEDED", job.scores()
+    job = stay(job, quiet=as_json)
+    ok, scores = job.state == "SUCCEEDED", api.scores(job)
     if as_json:
         print_json({"ok": ok, "job": job.id, "state": job.state, "cause": job.cause, "scores": scores})
     elif scores:

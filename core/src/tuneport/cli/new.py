@@ -32,7 +32,6 @@ def command(name: str, method: str, framework_version: str, source: str, as_json
         print_json({"ok": True, "experiment": name, "path": str(path), "lock": lock})
         return
     where = os.path.relpath(path)
-    talk(
-        f"created {where} for {lock['recipe']['name']} on {lock['framework']['kind']} {lock['framework']['version']}"
-    )
+    release = f"{lock['framework']['kind']} {lock['framework']['version']}"
+    talk(f"created {where} for {lock['recipe']['name']} on {release}")
     talk(f"next: edit {os.path.join(where, 'config.yaml')}, then tp validate {name}")

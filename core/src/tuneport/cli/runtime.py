@@ -54,6 +54,8 @@ def list_(as_json: bool) -> None:
 @json_option
 def show(release: str, as_json: bool) -> None:
     """Show the runtime of RELEASE (framework@version): pins, variants, images, what is installed."""
+    from textwrap import fill
+
     from tuneport.runtimes.releases import by_reference
     from tuneport.runtimes.report import details
 
@@ -68,7 +70,7 @@ def show(release: str, as_json: bool) -> None:
         data(f"\nvariant {variant['variant']}: {variant['state']}; {needs}")
         if variant["note"]:
             data(f"  {variant['note']}")
-        data("".join(f"  {text}\n" for text in variant["requirements"]).rstrip("\n"))
+        data(fill(", ".join(variant["requirements"]), 100, initial_indent="  ", subsequent_indent="  "))
         if variant["path"]:
             size = f"{megabytes(variant['size'])}, {len(variant['packages'])} packages"
             data(f"  at {variant['path']} (Python {variant['python']}, {size})")

@@ -11,7 +11,7 @@ from tuneport.cli.output import data, json_option, print_json, printable, talk
 from tuneport.experiment.request import Flags
 
 if TYPE_CHECKING:
-    from tuneport.api import Job
+    from tuneport.jobs.manager import Job
 
 
 @click.command("submit")
@@ -27,6 +27,7 @@ def command(
     """Plan EXPERIMENT and run it. Prints the job's id as soon as the job is accepted."""
     from tuneport import workflow
     from tuneport.api import Experiment
+    from tuneport.jobs import manager
 
     if upgrade_recipe:
         from tuneport.experiment.create import upgrade_lock
@@ -35,7 +36,7 @@ def command(
             talk(f"lock: {change['field']}: {change['locked']} -> {change['installed']}")
     plan, report = workflow.plan(experiment, flags)
     if dry_run:
-        print_json({"ok": True, "request": workflow.render(plan, report)})
+        print_json({"ok": True, "request": manager.render(plan, workflow.fleet_of(report))})
         return 0
     if not as_json:
         for finding in report.findings:
@@ -52,19 +53,20 @@ def announce(job: Job, *, follow: bool, as_json: bool) -> int:
             data(job.id)
             talk(f"accepted; tp job logs {job.id} --follow shows it")
         return 0
-    stay(job, quiet=as_json)
+    job = stay(job, quiet=as_json)
     ok = job.state == "SUCCEEDED"
     if as_json:
         print_json({"ok": ok, "job": job.id, "state": job.state, "cause": job.cause})
     return 0 if ok else 1
 
 
-def stay(job: Job, *, quiet: bool) -> None:
+def stay(job: Job, *, quiet: bool) -> Job:
     """Follow a job's log to its end. Leaving early (Ctrl-C) leaves the job running."""
     if not quiet:
         talk(f"job {job.id}")
         for line in job.logs(follow=True):
             data(printable(line.text))
-    job.wait()
+    job = job.wait()
     if not quiet:
         talk(f"{job.id}: {job.state}" + (f" ({job.cause})" if job.cause else ""))
+    return job

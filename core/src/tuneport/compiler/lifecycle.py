@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tuneport.compiler.adapter import location_value, plan
 from tuneport.errors import Invalid
 from tuneport.types import Command, Context, LaunchPlan, Ref, Value
@@ -43,5 +41,4 @@ def eval_plan(context: Context, run_id: str = "") -> LaunchPlan:
         if location is not None:
             env[name] = location_value(location)
     command = Command("eval", (Ref("python"), script), env, {}, context.topology.primary.name)
-    compiled = plan(context, (command,), "eval")
-    return replace(compiled, labels={"run": run_id}) if run_id else compiled
+    return plan(context, (command,), "eval")

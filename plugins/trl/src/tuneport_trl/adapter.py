@@ -13,6 +13,8 @@ from tuneport.types import Bindings, Context, Finding, Json, LaunchPlan, Locatio
 from tuneport_trl import data, steps
 
 EXPORTER = "tuneport-export.py"
+# Keys that the declarative adapter would fill wrongly: they are written here instead.
+_OURS = ("validation_data", "bf16", "fp16", "save_strategy", "save_steps", "eval_strategy", "eval_steps")
 
 
 class Adapter(DeclarativeAdapter):
@@ -31,7 +33,7 @@ class Adapter(DeclarativeAdapter):
     def bind_args(self, context: Context) -> Bindings | None:
         bound = super().bind_args(context)
         assert bound is not None
-        values = {key: value for key, value in bound.values.items() if key != "validation_data"}
+        values = {key: value for key, value in bound.values.items() if key not in _OURS}
         values.update(_parameters(context.request.params))
         name = data.dataset_name(context)
         if name is not None:

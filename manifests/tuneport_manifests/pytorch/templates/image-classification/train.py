@@ -98,9 +98,9 @@ def evaluate(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> di
     device = next(model.parameters()).device
     sums = torch.zeros(3, dtype=torch.float64, device=device)
     model.eval()
-    for part, target in zip(images[rank::world].split(512), labels[rank::world].split(512)):
-        logits = model(part.to(device))
-        target = target.to(device)
+    mine = torch.arange(rank, len(images), world)
+    for chosen in mine.split(512):
+        logits, target = model(images[chosen].to(device)), labels[chosen].to(device)
         loss = functional.cross_entropy(logits, target, reduction="sum")
         hits = (logits.argmax(1) == target).sum()
         sums += torch.stack([loss.double(), hits.double(), torch.tensor(float(len(target)), device=device)])
@@ -133,7 +133,8 @@ def train(args: argparse.Namespace, device: torch.device) -> None:
     scheduler = None
     if args.lr_schedule == "cosine":
         scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=steps)
-    precision = torch.autocast(device.type, torch.bfloat16) if args.mixed_precision == "bf16" else nullcontext()
+    mixed = args.mixed_precision == "bf16"
+    precision = torch.autocast(device.type, torch.bfloat16) if mixed else nullcontext()
 
     # Only the first process writes; the others pass every line that all of them must reach together.
     first = rank == 0
@@ -144,19 +145,20 @@ def train(args: argparse.Namespace, device: torch.device) -> None:
 
         output.mkdir(parents=True, exist_ok=True)
         writer = SummaryWriter(os.environ.get("TUNEPORT_LOG_DIR", str(output / "tensorboard")))
-        print(f"{len(images)} images to train on, {len(held_images)} to measure on, {world} processes", flush=True)
+        counts = f"{len(images)} images to train on, {len(held_images)} to measure on"
+        print(f"{counts}, {world} processes on {device.type}", flush=True)
 
     step, since, started = 0, torch.zeros(2, dtype=torch.float64, device=device), time.monotonic()
     for epoch in range(args.epochs):
-        order = torch.randperm(len(images), generator=torch.Generator().manual_seed(args.seed * 10_000 + epoch))
-        for batch in order.split(args.batch_size):
+        shuffle = torch.Generator().manual_seed(args.seed * 10_000 + epoch)  # the same in every process
+        for batch in torch.randperm(len(images), generator=shuffle).split(args.batch_size):
             if step >= steps:
                 break
             mine = batch[rank::world]
             with precision:
                 logits = parallel(images[mine].to(device))
                 total = functional.cross_entropy(logits.float(), labels[mine].to(device), reduction="sum")
-            # The processes' gradients are averaged, so this is the mean over the batch however it is shared out.
+            # Gradients are averaged over the processes: so this is the mean over the batch, however shared.
             (total * world / len(batch)).backward()
             if args.grad_clip:
                 nn.utils.clip_grad_norm_(model.parameters(), args.grad_clip)

@@ -1,0 +1,114 @@
+"""Asks a model each question of the validation data and counts exact answers. Yours to change.
+
+Runs by `tp eval`, on a GPU or on processors. TUNEPORT_MODEL is a model, an adapter or a job's output;
+TUNEPORT_VALIDATION_DATA a file of prompt and completion, or of messages that end with the answer.
+Writes scores.json, and every answer to answers.jsonl.
+"""
+
+import json
+import math
+import os
+from pathlib import Path
+
+import torch
+import tuneport_report as report
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+BATCH = 8  # questions at a time
+MARGIN = 8  # tokens an answer may be longer than the longest expected one
+
+
+def load_rows(name):
+    """(question, expected answer) of each row; the question is text, or a list of messages."""
+    from datasets import load_dataset
+
+    kinds = {".jsonl": "json", ".ndjson": "json", ".tsv": "csv", ".txt": "text"}
+    suffix = Path(name).suffix
+    if suffix:
+        kind = kinds.get(suffix, suffix[1:])
+        rows = load_dataset(kind, data_files=name, split="train", **({"sep": "\t"} if suffix == ".tsv" else {}))
+    else:
+        splits = load_dataset(name)
+        rows = splits[next(split for split in ("test", "validation", "train") if split in splits)]
+    return [pair(row) for row in rows]
+
+
+def pair(row):
+    if row.get("messages"):
+        *question, answer = row["messages"]
+        return question, answer["content"]
+    if "prompt" not in row or "completion" not in row:
+        raise SystemExit(f"a row needs prompt and completion, or messages; it has {', '.join(row)}")
+    answer = row["completion"]
+    return row["prompt"], answer if isinstance(answer, str) else answer[-1]["content"]
+
+
+def load_model(name):
+    """The model and its tokenizer; of a job that was cut short, its last checkpoint."""
+    folder = Path(name)
+    if folder.is_dir() and not any((folder / file).exists() for file in ("config.json", "adapter_config.json")):
+        numbered = sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.partition("-")[2]))
+        if not numbered:
+            raise SystemExit(f"{folder} holds no model")
+        folder = numbered[-1]
+        name = str(folder)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model = AutoModelForCausalLM.from_pretrained(name, dtype="auto")  # adapters bring their base model along
+    tokenizer = AutoTokenizer.from_pretrained(name, padding_side="left")
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return model.to(device).eval(), tokenizer
+
+
+def answer(model, tokenizer, questions, length):
+    """What the model says to each question, greedily, in at most `length` tokens."""
+    texts = [
+        question
+        if isinstance(question, str)
+        else tokenizer.apply_chat_template(question, tokenize=False, add_generation_prompt=True)
+        for question in questions
+    ]
+    batch = tokenizer(texts, return_tensors="pt", padding=True, add_special_tokens=False).to(model.device)
+    with torch.no_grad():
+        output = model.generate(
+            **batch, do_sample=False, max_new_tokens=length, pad_token_id=tokenizer.pad_token_id
+        )
+    return tokenizer.batch_decode(output[:, batch["input_ids"].shape[1] :], skip_special_tokens=True)
+
+
+def plain(text):
+    return " ".join(text.split())
+
+
+def main():
+    report.init(model=os.environ["TUNEPORT_MODEL"])
+    rows = load_rows(os.environ["TUNEPORT_VALIDATION_DATA"])
+    model, tokenizer = load_model(os.environ["TUNEPORT_MODEL"])
+    length = MARGIN + max(len(tokenizer(expected)["input_ids"]) for _, expected in rows)
+    out = Path(os.environ["TUNEPORT_OUTPUT_DIR"])
+    hits = 0
+    with open(out / "answers.jsonl", "w", encoding="utf-8") as log:
+        for start in range(0, len(rows), BATCH):
+            part = rows[start : start + BATCH]
+            said = answer(model, tokenizer, [question for question, _ in part], length)
+            for (question, expected), text in zip(part, said, strict=True):
+                hit = plain(text) == plain(expected)
+                hits += hit
+                record = {"question": question, "expected": expected, "answer": text, "hit": hit}
+                log.write(json.dumps(record, ensure_ascii=False) + "\n")
+            print(f"{min(start + BATCH, len(rows))} of {len(rows)} answered, {hits} exact", flush=True)
+    rate = hits / len(rows)
+    report.log({"eval/exact_match": rate}, step=0)
+    score = {
+        "task": Path(os.environ["TUNEPORT_VALIDATION_DATA"]).stem,
+        "metric": "exact_match",
+        "value": rate,
+        "stderr": math.sqrt(rate * (1 - rate) / len(rows)),
+        "n": len(rows),
+    }
+    (out / "scores.json").write_text(json.dumps({"scores": [score], "harness": "eval.py"}))
+    report.finish()
+
+
+if __name__ == "__main__":
+    main()
