@@ -22,7 +22,7 @@ runtime:
   id: tiny-frame-{version}
   venv:
     variants:
-      cpu: {{series: [cpu], python: ">=3.11", requirements: [tinypkg=={version}], download_mb: 1, check: [tinypkg]}}
+      cpu: {{series: [cpu], python: ">=3.11", requirements: [tinypkg=={version}], download_mb: 1}}
       cuda: {{series: ["*"], requirements: [tinypkg=={version}, tinycuda==1.0], note: needs a card}}
   oci: {{}}
 """
@@ -117,7 +117,6 @@ def test_the_variant_that_fits_is_chosen_and_said(tiny: Path) -> None:
 
 def test_failures_are_one_message_with_the_right_code(tiny: Path) -> None:
     for args, code, says in [
-        (("install", "tiny-frame@2.0.0", "--variant", "cpu"), 6, "a pinned package is not to be had"),
         (("install", "tiny-frame@2.0.0", "--variant", "tpu"), 4, "no variant 'tpu'; it has cpu, cuda"),
         (("install", "tiny-frame@3.0.0"), 4, "1.0.0, 2.0.0"),
         (("install", "tiny-fram@1.0.0"), 4, "did you mean tiny-frame@1.0.0?"),
@@ -132,6 +131,7 @@ def test_failures_are_one_message_with_the_right_code(tiny: Path) -> None:
         assert done.stdout == ""
     failed = answer("runtime", "install", "tiny-frame@2.0.0", "--variant", "cpu", code=6)
     assert failed["error"]["code"] == "runtime-install-failed"
+    assert "a pinned package is not to be had" in failed["error"]["message"]
 
 
 def test_leftovers_are_listed_and_can_be_removed(tiny: Path) -> None:
@@ -150,7 +150,7 @@ def test_leftovers_are_listed_and_can_be_removed(tiny: Path) -> None:
 
 def test_images_are_looked_up_by_runtime(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     need = RuntimeNeed("tiny-frame-1.0.0")
-    with pytest.raises(Unavailable, match="tiny-frame-1.0.0: neither TUNEPORT_IMAGE_TINY_FRAME nor"):
+    with pytest.raises(Unavailable, match=r"tiny-frame-1\.0\.0: neither TUNEPORT_IMAGE_TINY_FRAME nor"):
         resolve_image(need)
     monkeypatch.setenv("TUNEPORT_IMAGE_TINY_FRAME", "registry/tiny:1")
     assert resolve_image(need, "oci") == "registry/tiny:1"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tuneport._version import __version__
+
 if TYPE_CHECKING:
     from tuneport.api import Experiment, Project, job, jobs, methods, open_project
 
@@ -12,10 +14,6 @@ __all__ = ["Experiment", "Project", "__version__", "job", "jobs", "methods", "op
 
 def __getattr__(name: str) -> Any:
     # Lazy, so that importing the hook contract costs a plugin nothing but these lines.
-    if name == "__version__":
-        from importlib.metadata import version
-
-        return version("tuneport-core")
     if name in __all__:
         import tuneport.api
 

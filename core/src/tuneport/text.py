@@ -22,3 +22,10 @@ def table(rows: Iterable[Sequence[str]], header: Sequence[str] = ()) -> str:
 def printable(text: str) -> str:
     """`text` with control characters (terminal escapes among them) written out."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def closest(word: str, options: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """The option most like `word`; empty where none is like it enough."""
+    from difflib import get_close_matches  # late: most commands have nothing to guess
+
+    return next(iter(get_close_matches(word, list(options), n=1, cutoff=cutoff)), "")

@@ -150,7 +150,6 @@ def _program(source: str) -> Any:
 @cache
 def _engine() -> Any:
     from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, ModuleSpec, PathFinder
-    from importlib.util import module_from_spec
     from pathlib import Path
 
     package = PathFinder.find_spec("cel")
@@ -159,7 +158,7 @@ def _engine() -> Any:
             path = Path(folder) / f"cel{suffix}"
             if path.exists():
                 loader = ExtensionFileLoader("cel", str(path))
-                module = module_from_spec(ModuleSpec("cel", loader, origin=str(path)))
+                module = loader.create_module(ModuleSpec("cel", loader, origin=str(path)))
                 loader.exec_module(module)
                 return module
     import cel  # a build without a separate extension file

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
-from difflib import get_close_matches
 
+from tuneport.text import closest
 from tuneport.types import Context, Finding, Json, Key, Origin, Ref
 
 _NAMES = {
@@ -70,16 +70,14 @@ def _unknown(
     if move is not None:
         message = f"`{name}` has moved to `{move['to']}` in {_what(context)}"
         return Finding("key-moved", "error", message, f"write {move['to']}", name, origin.file, origin.line)
-    close = get_close_matches(name, context.release.keys, n=1, cutoff=0.6)
+    close = closest(name, context.release.keys)
     if not close:  # the right leaf under the wrong parent is as common as a typo
         leaf = name.rpartition(".")[2]
-        close = [key for key in context.release.keys if key.rpartition(".")[2] == leaf][:1]
+        close = next((key for key in context.release.keys if key.rpartition(".")[2] == leaf), "")
     message = f"{_what(context)} has no key `{name}`"
     if name in context.method.params and not close:
-        close = list(context.method.params[name].keys[:1])
-    hint = (
-        f"did you mean `{close[0]}`?" if close else f"`tp methods {context.method.id}` lists what can be set"
-    )
+        close = next(iter(context.method.params[name].keys), "")
+    hint = f"did you mean `{close}`?" if close else f"`tp methods {context.method.id}` lists what can be set"
     return Finding(
         "key-unknown", "error" if closed else "warning", message, hint, name, origin.file, origin.line
     )
@@ -94,9 +92,9 @@ def _value(context: Context, key: Key, value: Json, origin: Origin, raw: str) ->
             "key-type", "error", message, hint, key.name, origin.file, origin.line, _source(context, key)
         )
     elif key.choices and not isinstance(value, list) and not _listed(value, key):
-        close = get_close_matches(str(value), [str(choice) for choice in key.choices], n=1)
+        close = closest(str(value), map(str, key.choices))
         message = f"`{key.name}` is {_show(value)}; {_what(context)} takes {_options(key)}"
-        hint = f"did you mean {close[0]!r}?" if close else ""
+        hint = f"did you mean {close!r}?" if close else ""
         yield Finding(
             "key-choice", "error", message, hint, key.name, origin.file, origin.line, _source(context, key)
         )

@@ -8,6 +8,7 @@ from tuneport.cli.options import experiment_argument, request_flags
 from tuneport.cli.output import data, json_option, print_json, printable, table
 from tuneport.errors import Invalid, NotFound
 from tuneport.experiment.request import Flags
+from tuneport.text import closest
 from tuneport.types import Json, Ref
 
 
@@ -25,8 +26,6 @@ def command(experiment: str, key: str, flags: Flags, as_json: bool) -> None:
 
 
 def _key(experiment: str, key: str, flags: Flags, as_json: bool) -> None:
-    from difflib import get_close_matches
-
     from tuneport import workflow
 
     report = workflow.validate(experiment, flags)
@@ -41,8 +40,8 @@ def _key(experiment: str, key: str, flags: Flags, as_json: bool) -> None:
     chains = {name: layers.chain(name) for name in keys}
     empty = [name for name, chain in chains.items() if not chain and name not in context.release.keys]
     if empty:
-        close = get_close_matches(empty[0], [*context.release.keys, *context.own], n=1)
-        hint = f"did you mean {close[0]!r}?" if close else ""
+        close = closest(empty[0], [*context.release.keys, *context.own])
+        hint = f"did you mean {close!r}?" if close else ""
         raise NotFound(
             f"nothing sets {empty[0]!r} and the release has no such key", code="key-unknown", hint=hint
         )

@@ -10,6 +10,7 @@ import importlib
 import click
 
 from tuneport.cli.main import COMMANDS, INTRO
+from tuneport.text import closest
 
 
 class LazyGroup(click.Group):
@@ -27,11 +28,9 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from difflib import get_close_matches
-
-            close = get_close_matches(args[0], COMMANDS, n=1)
+            close = closest(args[0], COMMANDS)
             raise click.UsageError(
-                f"no command named {args[0]!r}" + (f"; did you mean {close[0]!r}?" if close else ""), ctx
+                f"no command named {args[0]!r}" + (f"; did you mean {close!r}?" if close else ""), ctx
             )
         return super().resolve_command(ctx, args)
 

@@ -72,10 +72,21 @@ def read(path: Path) -> tuple[dict[str, Json] | None, list[Finding]]:
         )
         for key in repeated
     ]
+    if not findings and _is_fresh(lock):
+        return lock, []
     findings += _shape(lock, content, place, hint)
     if not findings:
         findings += _sealed(lock, content, place, hint)
     return (lock if isinstance(lock, dict) and not findings else None), findings
+
+
+def _is_fresh(lock: Json) -> bool:
+    """Whether this is, to the last value, what the catalog would write now: then nothing is to be said."""
+    try:
+        fresh: bool = lock == make(lock["recipe"]["name"], lock["framework"]["version"])
+    except (TuneportError, KeyError, TypeError, AttributeError):
+        return False
+    return fresh
 
 
 def _constant(word: str) -> Json:

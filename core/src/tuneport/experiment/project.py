@@ -6,11 +6,11 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 
 from tuneport.errors import Invalid, NotFound
 from tuneport.experiment.yamlread import Document, read_yaml
+from tuneport.text import closest
 from tuneport.types import Finding, Json
 
 PROJECT_FILE = "tuneport.yaml"
@@ -112,10 +112,8 @@ def locate(name: str) -> tuple[Path, Folder | None]:
     if NAME.match(name) and path.is_dir():
         return path, project
     known = names(project)
-    close = get_close_matches(name, known, n=1)
-    hint = (
-        f"did you mean {close[0]!r}?" if close else f"this project has {', '.join(known[:20]) or 'none yet'}"
-    )
+    close = closest(name, known)
+    hint = f"did you mean {close!r}?" if close else f"this project has {', '.join(known[:20]) or 'none yet'}"
     raise NotFound(
         f"no experiment named {name!r} in {project.experiments}", code="experiment-missing", hint=hint
     )

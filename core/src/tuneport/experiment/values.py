@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 
 from tuneport.errors import UsageError
 from tuneport.experiment.yamlread import parse_yaml
+from tuneport.text import closest
 from tuneport.types import Finding, Json, Method, Param
 
 _INT = re.compile(r"[-+]?[0-9]+\Z")
@@ -97,9 +97,9 @@ def _unknown(name: str, method: Method, natives: Mapping[str, str], where: str) 
     if name in natives:
         message = f"{where} {name}: that is a native key of the framework; its parameter is `{natives[name]}`"
         return Finding("param-native", "error", message, f"--set {natives[name]}=…", name)
-    close = get_close_matches(name, method.params, n=1)
+    close = closest(name, method.params)
     message = f"{where} {name}: {method.id} has no parameter of that name"
-    hint = f"did you mean `{close[0]}`?" if close else f"`tp methods {method.id}` lists them"
+    hint = f"did you mean `{close}`?" if close else f"`tp methods {method.id}` lists them"
     if "." in name:
         hint = "native keys belong in config.yaml; " + hint
     return Finding("param-unknown", "error", message, hint, name)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from tuneport.errors import Invalid, NotFound
 from tuneport.registry.index import Index, index
 from tuneport.registry.sources import framework_folders, keep_listing
+from tuneport.text import closest
 from tuneport.types import Finding, Json, Key, Method, Param, Release
 
 # Keys of a parameter that are ours; everything else in it is JSON Schema.
@@ -55,8 +55,8 @@ def release_spec(framework: str, version: str) -> Mapping[str, Json]:
     Raises:
         NotFound: no such release; those that exist are named.
     """
-    known = releases(framework)
-    if version not in known:
+    if version not in _index(framework)["releases"]:
+        known = releases(framework)
         raise NotFound(
             f"{framework} has no release {version!r} here; there are {', '.join(known) or 'none'}",
             code="release-unknown",
@@ -287,13 +287,11 @@ def _param(name: str, item: Mapping[str, Json]) -> Param:
 def _index(framework: str) -> Index:
     folders = framework_folders()
     if framework not in folders:
-        close = get_close_matches(framework, folders, n=1)
+        close = closest(framework, folders)
         raise NotFound(
             f"no framework named {framework!r}; there are {', '.join(sorted(folders)) or 'none'}",
             code="framework-unknown",
-            hint=f"did you mean {close[0]!r}?"
-            if close
-            else "install its plugin, or set TUNEPORT_MANIFEST_PATH",
+            hint=f"did you mean {close!r}?" if close else "install its plugin, or set TUNEPORT_MANIFEST_PATH",
         )
     return _cached_index(framework)
 
@@ -331,6 +329,6 @@ def _usable(entry: Index, what: str) -> None:
 
 def _unknown(method_id: str) -> NotFound:
     known = [row[0] for row in methods()]
-    close = get_close_matches(method_id, known, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(close)}?" if close else "`tp methods` lists them"
+    close = closest(method_id, known, cutoff=0.5)
+    hint = f"did you mean {close!r}?" if close else "`tp methods` lists them"
     return NotFound(f"no method named {method_id!r}", code="method-unknown", hint=hint)

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from difflib import get_close_matches
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from tuneport.errors import NotFound
 from tuneport.experiment.yamlread import Document, Path_
+from tuneport.text import closest
 from tuneport.types import Finding, Json
+
+_SUFFIX = ".schema.json"
+
+
+def _folder() -> Path:
+    import tuneport_schemas  # a data-only package: its import runs one docstring
+
+    return Path(tuneport_schemas.__file__).parent
 
 
 def names() -> list[str]:
     """The schemas by name, without `.schema.json`."""
-    suffix = ".schema.json"
-    found = [item.name for item in files("tuneport_schemas").iterdir() if item.name.endswith(suffix)]
-    return sorted(name.removesuffix(suffix) for name in found)
+    return sorted(path.name.removesuffix(_SUFFIX) for path in _folder().glob("*" + _SUFFIX))
 
 
 @cache
@@ -28,7 +34,7 @@ def schema(name: str) -> dict[str, Json]:
     Raises:
         NotFound: there is none; the message lists them.
     """
-    path = files("tuneport_schemas") / f"{name}.schema.json"
+    path = _folder() / (name + _SUFFIX)
     if not path.is_file():
         raise NotFound(f"no schema named {name!r}; there are {', '.join(names())}", code="schema-missing")
     loaded: dict[str, Json] = json.loads(path.read_text("utf-8"))
@@ -40,12 +46,14 @@ def problems(value: Json, against: dict[str, Json]) -> Iterator[tuple[Path_, str
 
     Values are first made plain: a NaN or a non-text key has no JSON form and is named as such.
     """
-    from jsonschema_rs import Draft202012Validator
-
+    if _flat_and_fitting(value, against):
+        return
     odd = list(_odd(value, ()))
     yield from odd
     if odd:
         return
+    from jsonschema_rs import Draft202012Validator
+
     for error in Draft202012Validator(against).iter_errors(value):
         path = tuple(error.instance_path)
         message, hint = _words(error, against)
@@ -64,6 +72,20 @@ def check(document: Document, name: str, code: str, *, root: str = "") -> list[F
     return found
 
 
+def _flat_and_fitting(value: Json, against: dict[str, Json]) -> bool:
+    """True for a mapping of plain text that clearly fits, which most small files are: importing the
+    engine costs more than the rest of a command. False says nothing: the engine decides."""
+    known = against.get("properties", {})
+    return (
+        isinstance(value, dict)
+        and set(against.get("required", ())) <= set(value)
+        and all(known.get(key) in _TEXT and isinstance(text, str) and text for key, text in value.items())
+    )
+
+
+_TEXT = ({"type": "string"}, {"type": "string", "minLength": 1})
+
+
 def _odd(value: Json, path: Path_) -> Iterator[tuple[Path_, str, str]]:
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         yield path, f"{value} is not a number that JSON can hold", ""
@@ -79,15 +101,15 @@ def _words(error: Any, against: dict[str, Json]) -> tuple[str, str]:
     kind = error.kind
     if kind.name == "additionalProperties":
         known = list(_parent(error.schema_path, against).get("properties", {}))
-        close = [match for key in kind.unexpected for match in get_close_matches(key, known, n=1)]
+        close = [match for key in kind.unexpected if (match := closest(key, known))]
         hint = f"did you mean {' and '.join(map(repr, close))}?" if close else ""
         hint = hint or (f"known keys: {', '.join(known)}" if known else "")
         return f"unknown key {', '.join(map(repr, kind.unexpected))}", hint
     if kind.name == "required":
         return f"the key {kind.property!r} is missing", ""
     if kind.name == "enum" and isinstance(error.instance, str):
-        close = get_close_matches(error.instance, [str(option) for option in kind.options], n=1)
-        return _cut(error.message), f"did you mean {close[0]!r}?" if close else ""
+        near = closest(error.instance, map(str, kind.options))
+        return _cut(error.message), f"did you mean {near!r}?" if near else ""
     return _cut(error.message), ""
 
 

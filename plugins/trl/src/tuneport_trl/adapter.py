@@ -10,6 +10,7 @@ from importlib.resources import files as package_files
 from tuneport.compiler.adapter import DeclarativeAdapter, location_value, script_plan
 from tuneport.hookspec import hookimpl
 from tuneport.types import Bindings, Context, Finding, Json, LaunchPlan, Location, Origin
+
 from tuneport_trl import data, steps
 
 EXPORTER = "tuneport-export.py"

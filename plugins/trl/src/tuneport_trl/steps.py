@@ -15,7 +15,9 @@ def check(context: Context) -> Iterator[Finding]:
     rows = context.facts.get("data", {}).get("train", {}).get("rows")
     config = context.config
     numbers = [config.get(key) for key in ("per_device_train_batch_size", "gradient_accumulation_steps")]
-    if not isinstance(rows, int) or not context.topology.pools or config.get("packing") or config.get("datasets"):
+    if not isinstance(rows, int) or not context.topology.pools:
+        return
+    if config.get("packing") or config.get("datasets"):  # rows are no longer what is counted
         return
     if not all(isinstance(number, int) and number >= 1 for number in numbers):
         return
@@ -34,7 +36,7 @@ def check(context: Context) -> Iterator[Finding]:
         yield Finding(
             "trl-warmup-endless",
             "warning",
-            f"warm-up takes {warmup} steps and the run makes {total}: the learning rate never reaches its peak",
+            f"warm-up takes {warmup} steps of the run's {total}: the learning rate never reaches its peak",
             "shorten warmup_steps, or set warmup_ratio",
             "warmup_steps",
             source="transformers 5.24.0 transformers/training_args.py, TrainingArguments.get_warmup_steps",

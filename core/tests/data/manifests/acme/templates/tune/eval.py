@@ -1,0 +1,2 @@
+# scores the model
+print("eval")

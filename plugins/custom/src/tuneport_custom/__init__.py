@@ -1,0 +1,1 @@
+"""The adapter of trainers that users bring along as a shell script."""
