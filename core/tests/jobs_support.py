@@ -1,19 +1,37 @@
-"""Real jobs for tests: plans whose commands are small shell or Python scripts, and a state folder."""
+"""Real jobs for tests: plans whose commands are small scripts, a state folder of their own, no leftovers."""
 
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tuneport.fleets.local import LocalFleet
 from tuneport.jobs.control import Control
 from tuneport.types import Command, FileSpec, LaunchPlan, Pool, RuntimeNeed, Value
 
 SETTINGS: dict[str, Any] = {"stop_grace": 1.0, "linger": 0.5, "gpus": [], "max_cpu_jobs": 64}
+TP = [sys.executable, "-m", "tuneport"]
+
+
+def own_state(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """For a fixture: a state folder nobody else uses; whatever still runs for it afterwards is ended."""
+    for name in list(os.environ):
+        if name.startswith(("TUNEPORT_", "TUNEPLANE_", "FORGE_")) and name != "TUNEPORT_TEST_KILLS":
+            monkeypatch.delenv(name)
+    state = folder / "state"
+    monkeypatch.setenv("TUNEPORT_STATE_DIR", str(state))
+    monkeypatch.setenv("TUNEPORT_CACHE_DIR", str(folder / "cache"))
+    monkeypatch.setenv("HOME", str(folder))
+    yield state
+    for pid in marked(f"TUNEPORT_STATE_DIR={state}"):
+        os.kill(pid, signal.SIGKILL)
 
 
 def command(
@@ -35,9 +53,14 @@ def python(text: str, role: str = "trainer", **more: Any) -> Command:
 
 
 def plan(
-    *commands: Command, gpus: int = 0, source: Mapping[str, str] | None = None, method: str = "custom/custom"
+    *commands: Command,
+    gpus: int = 0,
+    series: str = "gpu",
+    nodes: int = 1,
+    source: Mapping[str, str] | None = None,
+    method: str = "custom/custom",
 ) -> LaunchPlan:
-    pool = Pool("main", "gpu", 1, gpus) if gpus else Pool("main", "cpu", 1, 1)
+    pool = Pool("main", series, nodes, gpus) if gpus else Pool("main", "cpu", nodes, 1)
     return LaunchPlan(
         method=method,
         release="1",
@@ -48,13 +71,25 @@ def plan(
     )
 
 
-def manager(settings: Mapping[str, Any] | None = None, say: Callable[[str], None] | None = None) -> Control:
+def control(settings: Mapping[str, Any] | None = None, say: Callable[[str], None] | None = None) -> Control:
     """One whose local fleet has `settings`, whatever a job was submitted with."""
     fleet = LocalFleet({**SETTINGS, **(settings or {})})
-    return Control(load_fleet=lambda kind, _settings: fleet, say=say or (lambda _: None))
+    return Control(load_fleet=lambda _kind, _settings: fleet, say=say or (lambda _: None))
 
 
-def until(what: Callable[[], Any], *, seconds: float = 20.0) -> Any:
+def tp(*args: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*TP, *args],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=120,
+        check=False,
+        **more,
+    )
+
+
+def until(what: Callable[[], Any], *, seconds: float = 30.0) -> Any:
     """The first true value of `what()`."""
     deadline = time.monotonic() + seconds
     while True:
@@ -73,7 +108,7 @@ def alive(pid: int) -> bool:
 
 
 def marked(word: str) -> list[int]:
-    """Living processes with `word` in their command line or environment."""
+    """Living processes, other than this one, with `word` in their command line or environment."""
     found = []
     for name in os.listdir("/proc"):
         if name.isdigit() and int(name) != os.getpid() and alive(int(name)):
@@ -89,3 +124,21 @@ def marked(word: str) -> list[int]:
 
 def lines(path: Path) -> Sequence[str]:
     return path.read_text().splitlines() if path.exists() else []
+
+
+def in_child(call: Callable[[], Any]) -> int:
+    """Run `call` in a fork of this process; its exit status, negative for a signal, 99 for an exception."""
+    pid = os.fork()
+    if pid == 0:
+        code = 99
+        try:
+            call()
+            code = 0
+        except BaseException:
+            import traceback
+
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

@@ -84,7 +84,8 @@ def _unknown(
 
 
 def _value(context: Context, key: Key, value: Json, origin: Origin, raw: str) -> Iterator[Finding]:
-    if not fits(value, key.types):
+    single = value is not None and not isinstance(value, dict | list) and _words_are_lists(context)
+    if not fits([value] if single and "list" in key.types else value, key.types):
         shown = _show(value)
         message = f"`{key.name}` is {shown} where {_what(context)} takes {_kinds(key)}"
         hint = _type_hint(key, value, raw)
@@ -98,6 +99,12 @@ def _value(context: Context, key: Key, value: Json, origin: Origin, raw: str) ->
         yield Finding(
             "key-choice", "error", message, hint, key.name, origin.file, origin.line, _source(context, key)
         )
+
+
+def _words_are_lists(context: Context) -> bool:
+    """On a command line a single word is a list of one."""
+    dialect: str = context.method.spec.get("launch", {}).get("dialect", {}).get("name", "")
+    return dialect in ("flags", "dataclass-cli")
 
 
 def _listed(value: Json, key: Key) -> bool:

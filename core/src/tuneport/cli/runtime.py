@@ -84,7 +84,7 @@ def show(release: str, as_json: bool) -> None:
 @click.option("--variant", "name", default="", help="The variant to build; default: the one that fits here.")
 @json_option
 def install(release: str, name: str, as_json: bool) -> None:
-    """Build the Python environment of RELEASE, such as trl@1.10.0, unless it is here already."""
+    """Build the Python environment of RELEASE, such as acme@1.0.0, unless it is here already."""
     from tuneport.runtimes.install import install as build
     from tuneport.runtimes.releases import by_reference
     from tuneport.runtimes.venvs import find_built

@@ -7,7 +7,7 @@ that is what most releases do. Nothing recursive runs over the input, so its dep
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterator
+from collections.abc import Collection, Hashable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -27,16 +27,23 @@ _BOOL = {
     **dict.fromkeys(("yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), True),
     **dict.fromkeys(("no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), False),
 }
-_INT = re.compile(r"[-+]?(?:0b[0-1_]+|0x[0-9a-fA-F_]+|0[0-7_]+|0|[1-9][0-9_]*)\Z")
+_INT = re.compile(r"[-+]?(?:0b_*[01][01_]*|0x_*[0-9a-fA-F][0-9a-fA-F_]*|0[0-7_]+|0|[1-9][0-9_]*)\Z")
 _FLOAT = re.compile(
-    r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?|[0-9][0-9_]*[eE][-+]?[0-9]+|\.[0-9_]+(?:[eE][-+]?[0-9]+)?)\Z"
+    r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?|[0-9][0-9_]*[eE][-+]?[0-9]+|\.[0-9][0-9_]*(?:[eE][-+]?[0-9]+)?)\Z"
 )
 _SPECIAL = {
     **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), float("inf")),
     **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), float("-inf")),
     **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
 }
-_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "null", "map", "seq")}
+_SCALARS: dict[str, tuple[type, ...]] = {
+    "str": (str,),
+    "int": (int,),
+    "float": (int, float),
+    "bool": (bool,),
+    "null": (type(None),),
+}
+_TAG = "tag:yaml.org,2002:"
 
 
 @dataclass(slots=True)
@@ -111,6 +118,10 @@ def parse_yaml(text: str, file: str = "") -> Document:
     except yaml.YAMLError as error:
         message = " ".join(str(error).split())[:200]
         document.findings.append(Finding("yaml-syntax", "error", f"not YAML: {message}", "", "", file, 0))
+        document.data = None
+    except UnicodeEncodeError:
+        message = "not YAML: half a character (not valid Unicode)"
+        document.findings.append(Finding("yaml-syntax", "error", message, "", "", file, 0))
     except _Refused as refusal:
         document.findings.append(
             Finding(refusal.code, "error", refusal.message, refusal.hint, "", file, refusal.line)
@@ -161,13 +172,14 @@ def _events(loader: Any) -> Iterator[Any]:
 class _Frame:
     """One open mapping or sequence."""
 
-    __slots__ = ("anchor", "key", "keys", "line", "merges", "path", "value", "wants_value")
+    __slots__ = ("anchor", "key", "keys", "line", "merge", "merges", "path", "value", "wants_value")
 
     def __init__(
         self, value: dict[str, Json] | list[Json], path: Path_, line: int, anchor: str | None
     ) -> None:
         self.value, self.path, self.line, self.anchor = value, path, line, anchor
         self.key: str = ""
+        self.merge = False
         self.wants_value = False
         self.keys: dict[str, int] = {}
         self.merges: list[Json] = []
@@ -203,15 +215,18 @@ class _Builder:
     def _scalar(self, event: Any, line: int) -> None:
         if len(event.value) > MAX_SCALAR:
             raise _Refused("yaml-too-large", f"a value is longer than {MAX_SCALAR // 1024} KiB", line)
-        self._check_tag(event.tag, line)
+        kind = self._check_tag(event.tag, line, _SCALARS)
         plain = bool(event.implicit[0])
         top = self.stack[-1] if self.stack else None
         if top is not None and isinstance(top.value, dict) and not top.wants_value:
             self._key(top, event.value, plain, line)
             return
         value = scalar(event.value) if plain else event.value
-        if event.tag and event.tag.rsplit(":", 1)[-1] in ("int", "float", "bool", "null"):
+        if kind and kind != "str":
             value = scalar(event.value)
+            if not isinstance(value, _SCALARS[kind]) or (isinstance(value, bool) and kind != "bool"):
+                raise _Refused("yaml-tag", f"{event.value[:80]!r} is tagged !!{kind} and is none", line)
+            value = float(value) if kind == "float" and isinstance(value, int) else value
         if plain and not isinstance(value, str):
             self.doc.raw[self._here()] = event.value
         self._add(value, line, event.anchor, 1)
@@ -227,7 +242,7 @@ class _Builder:
             )
         if "\0" in text:
             raise _Refused("yaml-nul", "a key contains a NUL character", line)
-        if text in top.keys and text != "<<":
+        if text in top.keys:
             where = ".".join(str(part) for part in (*top.path, text))
             self._say(
                 "yaml-duplicate-key",
@@ -237,7 +252,7 @@ class _Builder:
                 "delete one of them",
             )
         top.keys[text] = line
-        top.key, top.wants_value = text, True
+        top.key, top.wants_value, top.merge = text, True, plain and text == "<<"
         self.doc.lines[(*top.path, text)] = line
 
     def _alias(self, event: Any, line: int) -> None:
@@ -246,10 +261,10 @@ class _Builder:
         value = self.anchors[event.anchor]
         if self.stack and isinstance(self.stack[-1].value, dict) and not self.stack[-1].wants_value:
             raise _Refused("yaml-key", "an alias is used as a key", line, "write the key out")
-        self._add(value, line, None, self.sizes.get(id(value), 1))
+        self._add(value, line, None, self._size(value))
 
     def _open(self, event: Any, value: dict[str, Json] | list[Json], line: int) -> None:
-        self._check_tag(event.tag, line)
+        self._check_tag(event.tag, line, ("map",) if isinstance(value, dict) else ("seq",))
         if len(self.stack) >= MAX_DEPTH:
             raise _Refused("yaml-too-deep", f"nested more than {MAX_DEPTH} levels deep", line)
         top = self.stack[-1] if self.stack else None
@@ -264,9 +279,10 @@ class _Builder:
                 for source in merged if isinstance(merged, list) else [merged]:
                     if not isinstance(source, dict):
                         raise _Refused("yaml-merge", "`<<` takes a mapping or a list of mappings", frame.line)
+                    self._count(len(source), frame.line)  # before the copy: merges of merges multiply
                     for key, value in source.items():
                         frame.value.setdefault(key, value)
-        size = 1 + sum(self.sizes.get(id(child), 1) for child in _children(frame.value))
+        size = 1 + sum(self._size(child) for child in _children(frame.value))
         self.sizes[id(frame.value)] = size
         self._add(frame.value, frame.line, frame.anchor, size)
 
@@ -274,9 +290,7 @@ class _Builder:
         if isinstance(value, str) and "\0" in value:
             raise _Refused("yaml-nul", "a value contains a NUL character", line)
         # An alias counts as often as it is walked: a bomb is refused before anything expands it.
-        self.nodes += 1
-        if self.nodes > MAX_NODES or size > MAX_NODES:
-            raise _Refused("yaml-too-many", f"more than {MAX_NODES} values, aliases expanded", line)
+        self._count(1, line, size)
         path = self._here()
         if anchor:
             self.anchors[anchor] = value
@@ -288,7 +302,7 @@ class _Builder:
         self.doc.lines.setdefault(path, line)
         if isinstance(top.value, list):
             top.value.append(value)
-        elif top.key == "<<":
+        elif top.merge:
             top.merges.append(value)
             top.wants_value = False
         else:
@@ -301,9 +315,23 @@ class _Builder:
         top = self.stack[-1]
         return (*top.path, len(top.value) if isinstance(top.value, list) else top.key)
 
-    def _check_tag(self, tag: str | None, line: int) -> None:
-        if tag and tag != "!" and tag not in _TAGS:
+    def _size(self, value: Json) -> int:
+        """How many values there are in `value`, aliases expanded."""
+        return self.sizes.get(id(value), 1) if isinstance(value, dict | list) else 1
+
+    def _count(self, more: int, line: int, size: int = 0) -> None:
+        self.nodes += more
+        if self.nodes > MAX_NODES or size > MAX_NODES:
+            raise _Refused("yaml-too-many", f"more than {MAX_NODES} values, aliases expanded", line)
+
+    def _check_tag(self, tag: str | None, line: int, allowed: Collection[str]) -> str:
+        """The short name of a tag of the core schema that fits here; empty where there is none."""
+        if not tag or tag == "!":
+            return ""
+        kind = tag.removeprefix(_TAG)
+        if kind == tag or kind not in allowed:
             raise _Refused("yaml-tag", f"the tag {tag[:80]!r} is not plain data", line, "remove the tag")
+        return kind
 
     def _say(self, code: str, message: str, line: int, key: str, hint: str) -> None:
         self.doc.findings.append(Finding(code, "error", message, hint, key, self.doc.file, line))

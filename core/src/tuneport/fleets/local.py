@@ -25,7 +25,7 @@ from tuneport.fleets.faults import fault
 from tuneport.fleets.launch import Launch
 from tuneport.fleets.layout import Folder, split_key
 from tuneport.fleets.leases import Need, limits
-from tuneport.fleets.procs import MARK, SUPERVISOR_MARK, Ident, alive, elsewhere, end_all, send
+from tuneport.fleets.procs import MARK, SUPERVISOR_MARK, Ident, alive, elsewhere, end_all, send, user_name
 from tuneport.fleets.protocol import TERMINAL, Capabilities, LogLine, Status
 from tuneport.fleets.record import read_exit, write_exit
 from tuneport.fleets.resolve import at_submit, interpreter, refuse_unusable, resolve_all
@@ -116,7 +116,7 @@ class LocalFleet:
         if read_exit(folder) is None:
             private_dir(state_dir())
             disk.folder(folder.path, "job-folder")
-            mark = {"time": time.time(), "by": os.environ.get("USER") or f"user {os.getuid()}"}
+            mark = {"time": time.time(), "by": user_name()}
             disk.publish_json(folder.stop, mark, "stop-mark")
         asked: Ident | None = None
         patience = time.monotonic() + self._grace + 60

@@ -68,6 +68,15 @@ def boot_id() -> str:
         return ""
 
 
+def user_name() -> str:
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):  # no name for this user anywhere
+        return f"user {os.getuid()}"
+
+
 def host_name() -> str:
     return socket.gethostname()
 

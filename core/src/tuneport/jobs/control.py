@@ -6,7 +6,6 @@ process accepted and did not live to start. Lost contact is shown as UNKNOWN and
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -16,7 +15,7 @@ from typing import Any, Protocol, cast
 from tuneport.compiler.plan import plan_from_json, plan_to_json
 from tuneport.errors import NotFound, TuneportError, Unavailable
 from tuneport.fleets.failure import NotStarted
-from tuneport.fleets.procs import elsewhere, ident_from_json
+from tuneport.fleets.procs import elsewhere, ident_from_json, user_name
 from tuneport.fleets.protocol import TERMINAL, Fleet, LogLine, State, Status
 from tuneport.jobs.follow import merged
 from tuneport.jobs.model import Attempt, Record, Transition
@@ -160,7 +159,7 @@ class Control:
         self._fleet_of(found).cancel(attempt.handle or attempt.key)
         found = self.get(found.id)
         if found.state not in TERMINAL:
-            self._store.move(attempt.key, "STOPPED", f"stopped by {_user()}", "stop", ended=time.time())
+            self._store.move(attempt.key, "STOPPED", f"stopped by {user_name()}", "stop", ended=time.time())
         return self._store.job(found.id)
 
     def roles(self, job: Record) -> list[str]:
@@ -370,7 +369,3 @@ def installed_fleet(kind: str, settings: Mapping[str, Any]) -> Fleet:
 
     fleet: Fleet = load_fleet(kind, settings)
     return fleet
-
-
-def _user() -> str:
-    return os.environ.get("USER") or f"user {os.getuid()}"

@@ -189,7 +189,7 @@ def recover() -> list[Job]:
 
 
 def complete(prefix: str) -> list[tuple[str, str]]:
-    """Ids of jobs that begin so, each with its method. Never raises, writes nothing."""
+    """Ids of jobs that begin so, each with its method. Never raises."""
     from tuneport.jobs.store import Store
 
     try:

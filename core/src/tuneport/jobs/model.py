@@ -41,7 +41,8 @@ class Attempt:
 @dataclass(frozen=True, slots=True)
 class Record:
     """One submission of a plan, as it was when this was read. `attempts` is in order; the last one is what
-    the job's state means; `parent` is the job that this one evaluates or exports, `origin` the process that accepted it."""
+    the job's state means; `parent` is the job that this one evaluates or exports, `origin` the process
+    that accepted it."""
 
     id: str
     method: str

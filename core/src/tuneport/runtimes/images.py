@@ -3,7 +3,7 @@
 The registry file (setting RUNTIME_REGISTRY_FILE, or `runtimes: {registry: …}` of the site file) is YAML:
 
     runtimes:
-      trl-1.10.0: {oci: registry/trl:1.10.0, sif: /images/trl.sif, sqsh: /images/trl.sqsh, digest: sha256:…}
+      acme-1.0.0: {oci: registry/acme:1.0.0, sif: /images/acme.sif, sqsh: /images/acme.sqsh, digest: sha256:…}
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +32,9 @@ def main() -> None:
     output = Path(os.environ["TUNEPORT_OUTPUT_DIR"])
     try:
         checkpoint = torch.load(source, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        raise problem(f"{source} holds more than tensors and plain data: {str(error).splitlines()[0]}")
-    except (OSError, RuntimeError, EOFError) as error:
-        raise problem(f"{source} is no checkpoint of torch.save: {str(error).splitlines()[0]}")
+    except Exception as error:  # whatever a damaged or hostile file provokes
+        reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
+        raise problem(f"{source} is no checkpoint of tensors and plain data: {reason[0]}") from None
     weights = weights_of(checkpoint, source)
     # Tensors that share memory would be refused: each gets its own.
     weights = {name: tensor.contiguous().clone() for name, tensor in weights.items()}

@@ -23,7 +23,11 @@ def plot(series: Series, *, width: int = 60, height: int = 8, unicode: bool = Tr
     low, high = min(p.value for p in points), max(p.value for p in points)
     first, last = series.points[0].step, series.last.step
     rows = _draw(points, (first, last), (low, high), width, height, unicode)
-    labels = [number(high), *[""] * (height - 2), number(low)] if height > 1 else [number(high)]
+    labels = [""] * height
+    labels[-1] = number(low)
+    labels[0 if high > low else height // 2] = number(high)
+    if high == low and height > 1:
+        labels[-1] = ""
     margin = max(len(label) for label in labels)
     bar = "│" if unicode else "|"
     text = "".join(f"{label:>{margin}} {bar}{row}\n" for label, row in zip(labels, rows, strict=True))
