@@ -23,7 +23,7 @@ TP = [sys.executable, "-m", "tuneport"]
 def own_state(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """For a fixture: a state folder nobody else uses; whatever still runs for it afterwards is ended."""
     for name in list(os.environ):
-        if name.startswith(("TUNEPORT_", "TUNEPLANE_", "FORGE_")) and name != "TUNEPORT_TEST_KILLS":
+        if name.startswith(("TUNEPORT_", "TUNEPLANE_", "FORGE_")) and "_TEST_" not in name:
             monkeypatch.delenv(name)
     state = folder / "state"
     monkeypatch.setenv("TUNEPORT_STATE_DIR", str(state))

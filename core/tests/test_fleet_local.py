@@ -19,7 +19,7 @@ from tuneport.fleets.local import LocalFleet
 from tuneport.types import FileSpec, LaunchPlan, Pool, Ref, RuntimeNeed
 
 sys.path.insert(0, str(Path(__file__).parent))
-from jobs_support import alive, command, control, lines, marked, own_state, plan, python, shell, tp, until
+from jobs_support import alive, command, control, lines, marked, own_state, plan, shell, tp, until
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +27,11 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield from own_state(tmp_path, monkeypatch)
 
 
-SHOW = "import json, os, sys; json.dump({'argv': sys.argv[1:], 'env': dict(os.environ), 'cwd': os.getcwd()}, open(os.environ['TUNEPORT_OUTPUT_DIR'] + '/seen.json', 'w'))"
+SHOW = """
+import json, os, sys
+seen = {"argv": sys.argv[1:], "env": dict(os.environ), "cwd": os.getcwd()}
+json.dump(seen, open(os.environ["TUNEPORT_OUTPUT_DIR"] + "/seen.json", "w"))
+"""
 
 
 def seen(output: Path) -> dict[str, object]:
@@ -93,7 +97,7 @@ def test_the_experiment_is_copied_as_planned_and_what_changed_is_refused(tmp_pat
     }
     (experiment / "later.bin").write_text("not in the plan")
     jobs = control()
-    planned = plan(command("./train.sh") if False else command("sh", "train.sh"), source=digests)
+    planned = plan(command("sh", "train.sh"), source=digests)
     job = jobs.submit(planned, source_dir=experiment)
     assert jobs.wait(job.id).state == "SUCCEEDED"
     assert [line.text for line in jobs.logs(job.id)] == ["content", "sub", "train.sh"]
@@ -113,7 +117,7 @@ def test_the_experiment_is_copied_as_planned_and_what_changed_is_refused(tmp_pat
     again = jobs.retry(job.id)
     assert jobs.wait(again.id).state == "SUCCEEDED"
     assert again.last.number == 2
-    assert [line.text for line in jobs.logs(job.id, attempt=2)][0] == "content"
+    assert next(jobs.logs(job.id, attempt=2)).text == "content"
 
 
 def test_a_plan_cannot_copy_or_write_outside_the_work_folder(tmp_path: Path) -> None:
@@ -253,9 +257,20 @@ def test_what_a_finished_job_leaves_behind_is_ended() -> None:
     assert marked(f"LEFTOVER_{job.id}") == []
 
 
+POLITE = """
+import signal, sys, time
+def leave(*_):
+    print("saved", flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, leave)
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
 def test_a_job_that_takes_the_request_well_is_stopped_not_succeeded() -> None:
     jobs = control()
-    job = jobs.submit(plan(shell("trap 'echo saved; exit 0' TERM; echo ready; while :; do sleep 0.1; done")))
+    job = jobs.submit(plan(python_with_args(POLITE)))
     until(lambda: [line.text for line in jobs.logs(job.id)] == ["ready"])
     stopped = jobs.stop(job.id)
     assert stopped.state == "STOPPED"

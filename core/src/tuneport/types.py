@@ -120,7 +120,9 @@ class Request:
 @dataclass(frozen=True, slots=True)
 class Key:
     """One configuration key of a release. `types` is a subset of bool, int, float, str, list, dict,
-    null, any. `default` is meaningless where `required`. `source` is file:line in the artefact."""
+    null, any; `inferred` types are those of the default alone. `default` is meaningless where `required`.
+    `add` marks a key that the release takes but does not hold until it is added (Hydra's `+key`).
+    `source` is file:line in the artefact; `choices_from` where it checks the choices, if elsewhere."""
 
     name: str
     types: tuple[str, ...]
@@ -128,6 +130,9 @@ class Key:
     required: bool = False
     choices: tuple[Json, ...] = ()
     source: str = ""
+    add: bool = False
+    inferred: bool = False
+    choices_from: str = ""
 
 
 @dataclass(frozen=True, slots=True)

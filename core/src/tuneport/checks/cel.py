@@ -19,10 +19,18 @@ MAX_BRACKETS = 32
 MAX_ITERATIONS = 10_000
 VARIABLES = ("cfg", "own", "params", "topology", "data", "model", "env", "files", "request")
 
+FUNCTIONS = frozenset(
+    {"contains", "double", "duration", "dyn", "endsWith", "int", "matches", "size", "startsWith"}
+    | {"string", "timestamp", "type", "uint"}
+)
+"""What the engine has beside operators and macros; any other call would stay undecided for ever."""
+
 _TYPES = {"bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"}
-_MACRO = re.compile(r"\.(?:all|exists|exists_one|map|filter)\s*\(")
-_BOUND = re.compile(r"\.(?:all|exists|exists_one|map|filter)\s*\(\s*([A-Za-z_][A-Za-z0-9_]*)\s*,")
-_TEXT = re.compile(r"""[rR]?(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')""")
+# Any call whose first argument is a name and not the only one is taken for a macro: none may slip through.
+_MACRO = re.compile(r"\.\s*[A-Za-z_][A-Za-z0-9_]*\s*(\()\s*([A-Za-z_][A-Za-z0-9_]*)\s*,")
+_TEXT = re.compile(r""""(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'""")
+# What would make _TEXT lose track of where text ends, and with it the bounds below.
+_ODD = re.compile(r"""[A-Za-z0-9_]"|//|`|'""")
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_.\[\]-]*)\}")
 
 
@@ -45,7 +53,8 @@ class Rules:
             Undecided: an input is absent, has an unexpected type, or the work is out of bounds.
         """
         depth = macro_depth(source)
-        longest = max(self._longest, source.count(","))
+        # Adding lists is the one way to make longer ones than there are.
+        longest = max(self._longest, source.count(",")) * (1 + source.count("+"))
         if depth and longest**depth > MAX_ITERATIONS:
             raise Undecided(f"more than {MAX_ITERATIONS} steps")
         program = _program(source)
@@ -84,6 +93,8 @@ def bounds(source: str) -> str:
     if len(source) > MAX_SOURCE:
         return f"longer than {MAX_SOURCE} characters"
     bare = _TEXT.sub('""', source)
+    if _ODD.search(bare) or "'''" in source or '"""' in source:
+        return "raw, byte, triple-quoted or unended text, backticks or a comment"
     if max(bare.count(opening) for opening in "([{") > MAX_BRACKETS:
         return f"more than {MAX_BRACKETS} brackets"
     if any(bare.count(sign) > 4 * MAX_BRACKETS for sign in "+-!?|&*/%"):
@@ -94,7 +105,7 @@ def bounds(source: str) -> str:
 def macro_depth(source: str) -> int:
     """How deep list macros nest in the expression."""
     bare = _TEXT.sub('""', source)
-    opens = {match.end() - 1 for match in _MACRO.finditer(bare)}
+    opens = {match.start(1) for match in _MACRO.finditer(bare)}
     depth, deepest, stack = 0, 0, []
     for position, sign in enumerate(bare):
         if sign == "(":
@@ -111,7 +122,8 @@ def rule_problems(document: Document) -> list[Finding]:
     found = []
     doc = document.data if isinstance(document.data, dict) else {}
     for group, fields in (("rules", ("when", "require")), ("inert", ("unless",))):
-        for number, rule in enumerate(doc.get(group) or ()):
+        listed = doc.get(group)
+        for number, rule in enumerate(listed if isinstance(listed, list) else ()):
             for name in fields:
                 source = rule.get(name) if isinstance(rule, dict) else None
                 why = _why(source) if isinstance(source, str) else ""
@@ -127,12 +139,16 @@ def _why(source: str) -> str:
     if why:
         return why
     try:
-        bound = {match[1] for match in _BOUND.finditer(_TEXT.sub('""', source))}
-        unknown = set(_program(source).references()["variables"]) - bound - set(VARIABLES) - _TYPES
+        bound = {match[2] for match in _MACRO.finditer(_TEXT.sub('""', source))}
+        named = _program(source).references()
     except BaseException as error:  # as above
         if isinstance(error, KeyboardInterrupt | SystemExit):
             raise
         return " ".join(str(error).split())[:300]
+    unknown = set(named["variables"]) - bound - set(VARIABLES) - _TYPES
+    missing = {name for name in named["functions"] if name.isalnum()} - FUNCTIONS
+    if missing:
+        return f"unknown function {', '.join(sorted(missing))}"
     return f"unknown variable {', '.join(sorted(unknown))}" if unknown else ""
 
 

@@ -62,10 +62,10 @@ def _write(text: str) -> int:
         sys.stdout.write(text)
         sys.stdout.flush()
         return 0
-    except OSError as error:
-        from tuneport.cli.run import failed_write
+    except (OSError, AttributeError, UnicodeError):
+        from tuneport.cli.run import guarded
 
-        return failed_write(error)
+        return guarded(lambda: sys.stdout.write(text) and 0)
 
 
 def _leave(code: int) -> NoReturn:
@@ -73,8 +73,9 @@ def _leave(code: int) -> NoReturn:
     import os
 
     try:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
     except OSError:
         code = code or 6
     os._exit(code)

@@ -14,7 +14,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 def experiment_names(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     from tuneport.experiment import project
 
-    found = project.find_project()
+    try:
+        found = project.find_project()
+    except Exception:  # a completion must never print an error into the user's prompt
+        return []
     return [CompletionItem(n) for n in (project.names(found) if found else []) if n.startswith(incomplete)]
 
 
@@ -24,7 +27,7 @@ def method_ids(_ctx: click.Context, _param: click.Parameter, incomplete: str) ->
     framework = incomplete.partition("/")[0] if "/" in incomplete else ""
     try:
         rows = catalog.methods(framework)
-    except Exception:  # a completion must never print an error into the user's prompt
+    except Exception:  # as above
         return []
     return [CompletionItem(name, help=title) for name, title, _ in rows if name.startswith(incomplete)]
 

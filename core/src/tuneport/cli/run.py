@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
+from io import TextIOWrapper
 
 from tuneport.errors import TuneportError
 
@@ -20,6 +22,7 @@ def run(args: Sequence[str]) -> int:
 def guarded(call: Callable[[], int], *, as_json: bool = False) -> int:
     """`call()`, with every failure said once: on stderr, or as the one JSON document on stdout."""
     try:
+        _streams()
         code = call()
         sys.stdout.flush()
         return code
@@ -34,6 +37,17 @@ def guarded(call: Callable[[], int], *, as_json: bool = False) -> int:
             raise
         hint = "this is a bug in Tuneport or a plugin: set TUNEPORT_TRACEBACK=1 and repeat the command"
         return _say("internal", f"{type(error).__name__}: {error}", hint, 70, as_json)
+
+
+def _streams() -> None:
+    """Text that the terminal has no characters for is escaped; a closed stdout is said, not crashed on."""
+    if sys.stderr is None:
+        sys.stderr = open(os.open(os.devnull, os.O_WRONLY), "w")  # noqa: SIM115 - for as long as we run
+    if sys.stdout is None:
+        sys.stdout = open(os.open(os.devnull, os.O_WRONLY), "w")  # noqa: SIM115
+        raise OSError(errno.EBADF, "standard output is closed")
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def failed_write(error: OSError, *, as_json: bool = False) -> int:
@@ -101,8 +115,9 @@ def _say(code: str, message: str, hint: str, exit_code: int, as_json: bool) -> i
         else:
             sys.stderr.write(f"tp: {message}\n" + (f"  hint: {hint}\n" if hint else ""))
         sys.stdout.flush()
-    except OSError:
-        pass  # there is nowhere left to say it; the exit code still tells
+    except OSError:  # no room even for the JSON: stderr may have some
+        with contextlib.suppress(OSError):
+            sys.stderr.write(f"tp: {message}\n")
     return exit_code
 
 

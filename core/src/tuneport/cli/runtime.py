@@ -70,7 +70,8 @@ def show(release: str, as_json: bool) -> None:
         data(f"\nvariant {variant['variant']}: {variant['state']}; {needs}")
         if variant["note"]:
             data(f"  {variant['note']}")
-        data(fill(", ".join(variant["requirements"]), 100, initial_indent="  ", subsequent_indent="  "))
+        listed = ", ".join(variant["requirements"])
+        data(fill(listed, 100, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False))
         if variant["path"]:
             size = f"{megabytes(variant['size'])}, {len(variant['packages'])} packages"
             data(f"  at {variant['path']} (Python {variant['python']}, {size})")

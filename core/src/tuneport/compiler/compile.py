@@ -5,6 +5,7 @@ Pure: the facts have been gathered, the catalog has been read; the same input gi
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -58,7 +59,7 @@ def compile_request(inputs: Inputs, hooks: Hooks, earlier: tuple[Finding, ...] =
     findings = list(earlier)
     release, closed = _with_script_surface(inputs, findings)
     layers = Layers(release.keys)
-    user = _lower_layers(inputs, release, layers)
+    user = _lower_layers(inputs, release, layers, findings)
     findings += ownership.check(inputs.method, user, layers.own)
     findings += request_checks.check(inputs.method, inputs.request, inputs.topology, inputs.files)
     context = _context(inputs, release, layers)
@@ -95,7 +96,9 @@ def compile_request(inputs: Inputs, hooks: Hooks, earlier: tuple[Finding, ...] =
     return Compiled(context, layers, tuple(ordered(findings)), tuple(undecided), plan)
 
 
-def _lower_layers(inputs: Inputs, release: Release, layers: Layers) -> dict[str, Origin]:
+def _lower_layers(
+    inputs: Inputs, release: Release, layers: Layers, findings: list[Finding]
+) -> dict[str, Origin]:
     """Identity, method defaults and config.yaml; the keys that the user set are returned."""
     method = inputs.method
     layers.update(method.spec.get("identity", {}), Origin("identity", method.id))
@@ -104,11 +107,24 @@ def _lower_layers(inputs: Inputs, release: Release, layers: Layers) -> dict[str,
         if param.has_default:
             value = native_value(param, param.default)
             layers.update(dict.fromkeys(param.keys, value), Origin("method defaults", method.id))
-    user = {}
+    user: dict[str, Origin] = {}
     for name, value, origin in from_document(inputs.config, release.keys, CONSUMED):
+        place = (name, origin.file, origin.line)
+        if name in user:
+            message = f"`{name}` is written both nested and dotted (first on line {user[name].line})"
+            findings.append(Finding("yaml-duplicate-key", "error", message, "delete one of them", *place))
+        if not _finite(value):
+            message = f"`{name}` holds an infinity or NaN, which no plan can carry"
+            findings.append(Finding("key-not-finite", "error", message, "write a large number", *place))
         layers.set(name, value, origin)
         user[name] = origin
     return user
+
+
+def _finite(value: Json) -> bool:
+    if isinstance(value, dict | list):
+        return all(map(_finite, value.values() if isinstance(value, dict) else value))
+    return not isinstance(value, float) or abs(value) <= sys.float_info.max
 
 
 def _platform_layers(method: Method, layers: Layers) -> None:
@@ -117,6 +133,8 @@ def _platform_layers(method: Method, layers: Layers) -> None:
         layers.set(key, ref_from_json(value) if isinstance(value, dict) and "ref" in value else value, origin)
     for key, items in method.spec.get("append", {}).items():
         present = layers.own.get(key)
+        if present is not None and not isinstance(present, str | list):
+            continue  # of the wrong type, which the surface says
         kept = [present] if isinstance(present, str) else list(present or ())
         kept = [item for item in kept if item != "none"]
         layers.set(key, [*kept, *(item for item in items if item not in kept)], origin)

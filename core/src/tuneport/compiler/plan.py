@@ -162,19 +162,26 @@ def take_refs(tree: Json) -> tuple[Json, dict[str, Json]]:
 
 
 def put_refs(tree: Json, refs: Mapping[str, Json]) -> Json:
-    """The inverse of `take_refs`."""
-    for pointer, item in refs.items():
-        ref = ref_from_json(item)
-        if pointer == "":
-            return ref
-        here, parts = tree, [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
-        try:
-            for part in parts[:-1]:
-                here = here[int(part)] if isinstance(here, list) else here[part]
-            here[int(parts[-1]) if isinstance(here, list) else parts[-1]] = ref
-        except (KeyError, IndexError, ValueError, TypeError) as error:
-            raise Invalid(f"the plan has no place {pointer!r}", code="plan-broken") from error
-    return tree
+    """The inverse of `take_refs`, as a copy.
+
+    Raises:
+        Invalid: a pointer leads nowhere, or to something that is not null.
+    """
+    left = dict(refs)
+
+    def walk(value: Any, pointer: str) -> Json:
+        if value is None and pointer in left:
+            return ref_from_json(left.pop(pointer))
+        if isinstance(value, Mapping):
+            return {key: walk(item, f"{pointer}/{_escape(str(key))}") for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [walk(item, f"{pointer}/{index}") for index, item in enumerate(value)]
+        return value
+
+    filled = walk(tree, "")
+    if left:
+        raise Invalid(f"the plan has no empty place {next(iter(left))!r}", code="plan-broken")
+    return filled
 
 
 def _escape(part: str) -> str:

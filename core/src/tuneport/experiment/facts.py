@@ -138,19 +138,19 @@ def read_declared(path: Path) -> dict[str, Json]:
 
 def _table(path: Path) -> dict[str, Json]:
     """Columns and rows of a JSON-lines or CSV file; nothing for other kinds."""
+    import csv
+
     try:
         if path.suffix in (".jsonl", ".ndjson"):
             return _json_lines(path)
         if path.suffix in (".csv", ".tsv"):
-            import csv
-
             with path.open(newline="", encoding="utf-8") as stream:
                 reader = csv.reader(stream, delimiter="\t" if path.suffix == ".tsv" else ",")
                 columns = next(reader, [])
                 if path.stat().st_size > SAMPLE:
                     return {"columns": columns}
                 return {"columns": columns, "rows": sum(1 for _ in reader)}
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError, csv.Error):
         return {}
     return {}
 

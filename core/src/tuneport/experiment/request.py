@@ -64,11 +64,11 @@ def merge(written: Written, flags: Flags, method: Method) -> Asked:
                 Finding("env-name", "error", f"{name!r} is not the name of a variable", "", f"env.{name}")
             )
 
+    # A project's model is a default for the methods that take one, not a demand on the others.
+    default_model = project.get("model", "") if "model" in method.spec.get("bind", {}) else ""
     consumed = consumed_datasets(written.config.data)
     request = Request(
-        model=_location(
-            flags.model or job.get("model") or project.get("model", ""), "", written, flags.model
-        ),
+        model=_location(flags.model or job.get("model") or default_model, "", written, flags.model),
         train_data=_data("train", flags.train_data, flags.train_dataset, job, consumed, written, findings),
         validation_data=_data(
             "validation", flags.validation_data, flags.validation_dataset, job, consumed, written, findings

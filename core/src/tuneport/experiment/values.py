@@ -123,18 +123,21 @@ def _kind(value: Json) -> str:
 
 
 def _read(text: str) -> Json:
+    if text[:1] in ("[", "{", '"'):
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            document = parse_yaml(text, plain=_scalar)
+            return text if document.findings else document.data
+    return _scalar(text)
+
+
+def _scalar(text: str) -> Json:
+    """A plain scalar of YAML 1.2, where `no` is text; empty text stays text."""
     if text in ("null", "~"):
         return None
     if text in _WORDS:
         return _WORDS[text]
     if _INT.match(text) and len(text) < 400:
         return int(text)
-    if _FLOAT.match(text):
-        return float(text)
-    if text[:1] in ("[", "{", '"'):
-        try:
-            return json.loads(text)
-        except (ValueError, RecursionError):
-            document = parse_yaml(text)
-            return text if document.findings else document.data
-    return text
+    return float(text) if _FLOAT.match(text) else text

@@ -7,7 +7,7 @@ that is what most releases do. Nothing recursive runs over the input, so its dep
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -95,15 +95,19 @@ def read_text(path: Path, limit: int = MAX_BYTES) -> str:
         ) from error
 
 
-def parse_yaml(text: str, file: str = "") -> Document:
-    """Parse one document. Problems become findings (code `yaml-…`); `data` is None where it has none."""
+def parse_yaml(text: str, file: str = "", plain: Callable[[str], Json] | None = None) -> Document:
+    """Parse one document. Problems become findings (code `yaml-…`); `data` is None where it has none.
+
+    Args:
+        plain: what a scalar without quotes and tag means, where it is not what this module says.
+    """
     import yaml
 
     document = Document(file=file)
     try:
         loader: Any = yaml.CSafeLoader(text)
         try:
-            _Builder(document).build(_events(loader))
+            _Builder(document, plain or scalar).build(_events(loader))
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
@@ -186,8 +190,9 @@ class _Frame:
 
 
 class _Builder:
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: Document, meaning: Callable[[str], Json]) -> None:
         self.doc = document
+        self.meaning = meaning
         self.stack: list[_Frame] = []
         self.anchors: dict[str, Json] = {}
         self.sizes: dict[int, int] = {}
@@ -221,7 +226,7 @@ class _Builder:
         if top is not None and isinstance(top.value, dict) and not top.wants_value:
             self._key(top, event.value, plain, line)
             return
-        value = scalar(event.value) if plain else event.value
+        value = self.meaning(event.value) if plain else event.value
         if kind and kind != "str":
             value = scalar(event.value)
             if not isinstance(value, _SCALARS[kind]) or (isinstance(value, bool) and kind != "bool"):

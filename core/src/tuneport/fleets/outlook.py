@@ -32,7 +32,7 @@ def processes(folder: Folder) -> list[int]:
 
 def taken(folder: Folder) -> bool:
     """Whether a submission got as far as needing no other: it runs, waits, ran, or is another machine's."""
-    if read_exit(folder) or folder.started():
+    if read_exit(folder):
         return True
     supervisor = folder.supervised_by()
     return supervisor is not None and (alive(supervisor) or elsewhere(supervisor))
@@ -48,7 +48,7 @@ def status(folder: Folder) -> Status:
     since = min((record["time"] for record in started.values() if record and "time" in record), default=None)
     if alive(supervisor):
         if started:
-            return Status("RUNNING", "", started=since)
+            return Status("RUNNING", "started", started=since)
         return Status("QUEUED", _waiting(folder))
     if supervisor is not None and elsewhere(supervisor):
         return Status(

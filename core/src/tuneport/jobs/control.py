@@ -325,7 +325,7 @@ class Control:
                 and attempt.state in ("ACCEPTED", "QUEUED")
             )
             if ran:
-                self._store.move(attempt.key, "RUNNING", "", actor, at=seen.started, started=seen.started)
+                self._store.move(attempt.key, "RUNNING", "started", actor, at=seen.started, started=seen.started)
             self._store.move(
                 attempt.key,
                 seen.state,

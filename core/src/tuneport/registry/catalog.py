@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tuneport.errors import Invalid, NotFound
-from tuneport.registry.index import Index, index
+from tuneport.errors import Invalid, NotFound, TuneportError
+from tuneport.registry.index import BINDING, Index, index
 from tuneport.registry.sources import framework_folders, keep_listing
 from tuneport.text import closest
 from tuneport.types import Finding, Json, Key, Method, Param, Release
 
-# Keys of a parameter that are ours; everything else in it is JSON Schema.
-_BINDING = ("key", "keys", "values", "default", "note")
 # What a method says about itself without changing what runs: left out of its digest.
 _PROSE = ("title", "summary", "papers", "metrics", "starts_from", "extends")
+_TALK = ("note", "hint", "say", "source")  # of a parameter, binding, rule or move
+_TALK_MAPS = ("reserved", "requires_files")  # key -> sentence
 _OWN = ("method", "title")
+_MAX_SURFACE = 16 * 1024 * 1024
 
 
 def frameworks() -> list[str]:
@@ -89,6 +91,8 @@ def surface_keys(framework: str, spec: Mapping[str, Json], entry: str) -> dict[s
         )
     _usable(found, name)
     try:
+        if os.path.getsize(found["file"]) > _MAX_SURFACE:
+            raise ValueError(f"larger than {_MAX_SURFACE >> 20} MiB")
         entries = json.loads(Path(found["file"]).read_bytes())["entries"]
         keys = entries[spec.get("entries", {}).get(entry, entry)]["keys"]
         return {
@@ -176,7 +180,14 @@ def _resolve(framework: str, stem: str, chain: tuple[str, ...]) -> dict[str, Jso
     doc = _doc(framework, "methods", stem)
     merged: dict[str, Json] = {}
     for parent in doc.get("extends", ()):
-        base = _resolve(framework, parent.rpartition("/")[2], (*chain, stem))
+        owner, _, name = parent.rpartition("/")
+        if owner not in ("", framework):
+            raise Invalid(
+                f"{framework}/{stem} extends {parent}, which is another framework's",
+                code="manifest-extends",
+                hint=f"extend methods and mixins of {framework} only",
+            )
+        base = _resolve(framework, name, (*chain, stem))
         merged = _merge(merged, {key: value for key, value in base.items() if key not in _OWN})
     return _merge(merged, doc)
 
@@ -216,19 +227,30 @@ def recipe_parts(method_id: str, version: str) -> dict[str, Json]:
     framework, _, stem = method_id.partition("/")
     spec = {key: value for key, value in resolved(framework, stem).items() if key not in _PROSE}
     parts = {key: value for key, value in spec.items() if key != "rules"}
+    parts |= {key: sorted(spec[key]) for key in _TALK_MAPS if key in spec}
+    if "bind" in spec:
+        parts["bind"] = {flag: _bare(item) for flag, item in spec["bind"].items()}
     published = release_spec(framework, version)
     gates = published.get("gates", {})
     parts["params"] = {
-        name: item for name, item in spec.get("params", {}).items() if name not in gates.get("params", {})
+        name: _bare(item)
+        for name, item in spec.get("params", {}).items()
+        if name not in gates.get("params", {})
     }
     checks, inert = rules(framework, version, spec.get("rules", []))
-    parts["checks"], parts["inert"] = checks, inert
-    parts["release"] = {key: published[key] for key in ("moves", "entries") if key in published}
+    parts["checks"], parts["inert"] = [*map(_bare, checks)], [*map(_bare, inert)]
+    parts["moves"] = [_bare(move) for move in published.get("moves", ())]
+    parts["entries"] = published.get("entries", {})
     parts["runtime_id"] = published["runtime"]["id"]
     surface = _index(framework)["surfaces"].get(published.get("surface"), {})
     parts["surface"] = surface.get("digest", "")
     parts["templates"] = {name: entry["digest"] for name, entry in _templates(framework, spec).items()}
     return parts
+
+
+def _bare(item: Mapping[str, Json]) -> dict[str, Json]:
+    """Without the sentences beside what they explain: a better wording makes no lock stale."""
+    return {key: value for key, value in item.items() if key not in _TALK}
 
 
 def templates(method_id: str) -> dict[str, Path]:
@@ -260,7 +282,6 @@ def metric_aliases(method_id: str, _release: str = "") -> tuple[list[str], dict[
 @cache
 def vocabulary() -> dict[str, dict[str, Json]]:
     """The canonical parameters: name -> title, meaning, unit, type. Sources may add words, not change one."""
-    from tuneport.experiment.yamlread import read_yaml
     from tuneport.registry import store
     from tuneport.registry.sources import sources
 
@@ -270,17 +291,30 @@ def vocabulary() -> dict[str, dict[str, Json]]:
     if not isinstance(kept, dict):
         kept = {}
         for path, _, _ in stamps:
-            document = read_yaml(Path(str(path)))
-            words = document.data.get("parameters", {}) if isinstance(document.data, dict) else {}
-            for name, word in words.items():
+            for name, word in _words(Path(str(path))).items():
                 kept.setdefault(name, word)
         store.save("vocabulary", stamps, kept)
     return kept
 
 
+def _words(path: Path) -> dict[str, dict[str, Json]]:
+    """One source's words; none where its file is broken, which costs nobody else theirs."""
+    from tuneport.experiment.yamlread import read_yaml
+    from tuneport.registry import schemas
+
+    try:
+        document = read_yaml(path)
+    except TuneportError:
+        return {}
+    if document.findings or schemas.check(document, "vocabulary", "vocabulary"):
+        return {}
+    words: dict[str, dict[str, Json]] = document.data["parameters"]
+    return words
+
+
 def _param(name: str, item: Mapping[str, Json]) -> Param:
     keys = tuple(item["keys"]) if "keys" in item else ((item["key"],) if "key" in item else ())
-    schema = {key: value for key, value in item.items() if key not in _BINDING}
+    schema = {key: value for key, value in item.items() if key not in BINDING}
     return Param(name, schema, keys, item.get("values", {}), "default" in item, item.get("default"))
 
 

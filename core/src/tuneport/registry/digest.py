@@ -35,9 +35,14 @@ def digest_bytes(content: bytes) -> str:
     return "sha256:" + hashlib.sha256(content).hexdigest()
 
 
+_TAGS = ("$float", "$int", "$map")
+
+
 def _tagged(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _tagged(item) for key, item in value.items()}
+        tagged = {key: _tagged(item) for key, item in value.items()}
+        # A mapping that looks like a tag gets one itself, so that it is not taken for what it looks like.
+        return {"$map": tagged} if len(value) == 1 and next(iter(value)) in _TAGS else tagged
     if isinstance(value, list | tuple):
         return [_tagged(item) for item in value]
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):

@@ -21,6 +21,8 @@ Index: TypeAlias = dict[str, Any]
 
 KINDS = ("releases", "methods", "rules", "surfaces", "templates")
 MAX_FILES = 20_000
+BINDING = ("key", "keys", "values", "default", "note")
+"""Keys of a parameter that are ours; everything else in it is JSON Schema."""
 
 
 def index(framework: str, sources: list[Source]) -> Index:
@@ -118,6 +120,11 @@ def _document(kind: str, path: str) -> tuple[Json, list[Finding]]:
         from tuneport.checks.cel import rule_problems
 
         problems += rule_problems(document)
+    if kind == "methods" and isinstance(document.data, dict):
+        for param, what in schemas.param_problems(document.data.get("params"), BINDING):
+            line = document.line(("params", param))
+            text = f"params.{param}: {what}"
+            problems.append(Finding("manifest-schema", "error", text, "", f"params.{param}", path, line))
     return (None if problems else document.data), problems
 
 

@@ -13,6 +13,8 @@ from tuneport.settings import setting
 from tuneport.types import Bindings, Context, Finding, LaunchPlan, Location
 
 T = TypeVar("T")
+_HOOKS = ("validate", "bind_args", "topology", "launch", "export")
+_SEVERITIES = ("error", "warning", "note")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +104,12 @@ class Hooks:
         if setting("TRACE_HOOKS") not in (None, "", "0"):
             self._manager.add_hookcall_monitoring(_trace_before, lambda *_: None)
         self._who = framework
+        self._names: dict[str, str] = {}
         point = unique("tuneport.frameworks", framework)
         if point is None:
             from tuneport.compiler.adapter import DeclarativeAdapter
 
+            _refuse_missing(framework)
             self._register(DeclarativeAdapter(), framework, "the manifest alone")
         else:
             self._who = f"{framework} ({point.dist} {point.version})"
@@ -114,10 +118,20 @@ class Hooks:
             self._register_policy(name)
 
     def validate(self, context: Context) -> list[Finding]:
-        results = self._call("validate", lambda: self._manager.hook.validate(context=context))
         findings: list[Finding] = []
-        for result in results:
-            findings.extend(self._checked("validate", list(result or ()), Finding))
+        plugins = self._manager.list_name_plugin()
+        for name, plugin in plugins:  # one at a time, so that the right one is blamed
+            others = [other for _, other in plugins if other is not plugin]
+            hook = self._manager.subset_hook_caller("validate", others)
+
+            def collect(hook: Any = hook) -> list[Any]:
+                return [finding for result in hook(context=context) for finding in result or ()]
+
+            found = self._checked("validate", self._call("validate", collect, name), Finding, name)
+            odd = next((finding for finding in found if finding.severity not in _SEVERITIES), None)
+            if odd is not None:
+                raise self._blame("validate", f"gave {odd.code} the severity {odd.severity!r}", name)
+            findings.extend(found)
         return findings
 
     def bind_args(self, context: Context) -> Bindings:
@@ -139,23 +153,37 @@ class Hooks:
     def _one(self, hook: str, kind: type[T], call: Callable[[], Any]) -> T:
         return self._checked(hook, [self._call(hook, call)], kind)[0]
 
-    def _call(self, hook: str, call: Callable[[], Any]) -> Any:
+    def _call(self, hook: str, call: Callable[[], Any], name: str = "") -> Any:
         try:
             return call()
         except TuneportError:
             raise
-        except Exception as error:
-            raise self._blame(hook, f"raised {type(error).__name__}: {error}") from error
+        except (Exception, SystemExit) as error:
+            raise self._blame(
+                hook, f"raised {type(error).__name__}: {error}", name or self._culprit(hook, error)
+            ) from error
 
-    def _checked(self, hook: str, results: list[Any], kind: type[T]) -> list[T]:
+    def _checked(self, hook: str, results: list[Any], kind: type[T], name: str = "") -> list[T]:
         for result in results:
             if not isinstance(result, kind):
-                raise self._blame(hook, f"returned {type(result).__name__}, not {kind.__name__}")
+                raise self._blame(hook, f"returned {type(result).__name__}, not {kind.__name__}", name)
         return results
 
-    def _blame(self, hook: str, what: str) -> Invalid:
+    def _culprit(self, hook: str, error: BaseException) -> str:
+        """The registered name of the plugin whose implementation the error passed through last."""
+        codes = {
+            getattr(item.function, "__code__", None): item.plugin_name
+            for item in getattr(self._manager.hook, hook).get_hookimpls()
+        }
+        name, trace = "", error.__traceback__
+        while trace is not None:
+            name = codes.get(trace.tb_frame.f_code, name)
+            trace = trace.tb_next
+        return name
+
+    def _blame(self, hook: str, what: str, name: str = "") -> Invalid:
         return Invalid(
-            f"the plugin for {self._who} failed in {hook}: it {what}",
+            f"the plugin for {self._names.get(name, self._who)} failed in {hook}: it {what}",
             code="plugin-failed",
             hint="this is a bug in that plugin; `tp plugins` names its distribution",
         )
@@ -163,6 +191,17 @@ class Hooks:
     def _register(self, plugin: object, name: str, who: str) -> None:
         import pluggy
 
+        self._names[name] = who
+        for hook in _HOOKS:
+            if (
+                callable(getattr(plugin, hook, None))
+                and self._manager.parse_hookimpl_opts(plugin, hook) is None
+            ):
+                raise Invalid(
+                    f"the plugin for {who} does not fit the hooks: {hook} lacks @hookimpl",
+                    code="plugin-hooks",
+                    hint="an override needs the decorator again",
+                )
         try:
             self._manager.register(plugin, name)
             self._manager.check_pending()
@@ -191,6 +230,19 @@ class Hooks:
                     )
 
 
+def _refuse_missing(framework: str) -> None:
+    """A framework whose manifest names the distribution of its adapter is nothing without it."""
+    from tuneport.registry import catalog
+
+    dist = catalog.framework_spec(framework).get("plugin", "")
+    if dist:
+        raise NotFound(
+            f"the adapter of {framework} is not installed or not enabled",
+            code="plugin-missing",
+            hint=f"pip install {dist}, or check TUNEPORT_PLUGINS and TUNEPORT_DISABLE_PLUGINS",
+        )
+
+
 def _instance(point: EntryPoint) -> object:
     target = load(point)
     if not isinstance(target, type):
@@ -198,7 +250,7 @@ def _instance(point: EntryPoint) -> object:
     try:
         instance: object = target()
         return instance
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise Invalid(
             f"plugin {point.name!r} of {point.dist} cannot be created: {type(error).__name__}: {error}",
             code="plugin-broken",
@@ -265,7 +317,7 @@ def load_fleet(kind: str, settings: Mapping[str, Any]) -> Any:
         return factory(settings)
     except TuneportError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise Invalid(
             f"fleet {kind!r} of {point.dist} cannot be created: {type(error).__name__}: {error}",
             code="plugin-broken",

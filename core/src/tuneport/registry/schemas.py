@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,8 @@ def schema(name: str) -> dict[str, Json]:
 def problems(value: Json, against: dict[str, Json]) -> Iterator[tuple[Path_, str, str]]:
     """(path, message, hint) of each way in which `value` breaks the schema `against`.
 
-    Values are first made plain: a NaN or a non-text key has no JSON form and is named as such.
+    Values are first made plain: a NaN or half a character has no JSON form and is named as such.
+    Nothing is fetched: a `$ref` that leaves the schema is an error of whoever wrote it.
     """
     if _flat_and_fitting(value, against):
         return
@@ -54,7 +55,7 @@ def problems(value: Json, against: dict[str, Json]) -> Iterator[tuple[Path_, str
         return
     from jsonschema_rs import Draft202012Validator
 
-    for error in Draft202012Validator(against).iter_errors(value):
+    for error in Draft202012Validator(against, offline=True).iter_errors(value):
         path = tuple(error.instance_path)
         message, hint = _words(error, against)
         yield path, message, hint
@@ -68,8 +69,44 @@ def check(document: Document, name: str, code: str, *, root: str = "") -> list[F
     for path, message, hint in problems(document.data, schema(name)):
         key = ".".join(str(part) for part in path)
         text = f"{key}: {message}" if key else message
+        if not hint and path in document.raw and message.endswith('is not of type "string"'):
+            hint = f'put it in quotes: "{document.raw[path]}"'
         found.append(Finding(code, "error", text, hint, root + key, document.file, document.line(path)))
     return found
+
+
+def param_problems(params: Json, ours: Collection[str]) -> Iterator[tuple[str, str]]:
+    """(name, what is wrong) of each parameter whose value schema cannot be used.
+
+    Args:
+        ours: keys of a parameter that are not JSON Schema.
+    """
+    from jsonschema_rs import Draft202012Validator
+
+    for name, item in params.items() if isinstance(params, dict) else ():
+        if not isinstance(item, dict):
+            continue
+        try:
+            odd = next((word for word in _keywords(item) if word.startswith("$")), "")
+            if odd:
+                yield name, f"{odd} is not for parameters"
+            else:
+                Draft202012Validator(
+                    {key: value for key, value in item.items() if key not in ours}, offline=True
+                )
+        except (ValueError, RecursionError) as error:
+            yield name, _cut(f"not a JSON Schema: {' '.join(str(error).split())}")
+
+
+def _keywords(schema: Json) -> Iterator[str]:
+    if isinstance(schema, dict):
+        for key, value in schema.items():
+            yield key
+            if key not in ("const", "enum", "default", "examples", "values"):
+                yield from _keywords(value)
+    elif isinstance(schema, list):
+        for item in schema:
+            yield from _keywords(item)
 
 
 def _flat_and_fitting(value: Json, against: dict[str, Json]) -> bool:
@@ -78,8 +115,12 @@ def _flat_and_fitting(value: Json, against: dict[str, Json]) -> bool:
     known = against.get("properties", {})
     return (
         isinstance(value, dict)
+        and against.get("type") == "object"
         and set(against.get("required", ())) <= set(value)
-        and all(known.get(key) in _TEXT and isinstance(text, str) and text for key, text in value.items())
+        and all(
+            known.get(key) in _TEXT and isinstance(text, str) and text and text.isascii()
+            for key, text in value.items()
+        )
     )
 
 
@@ -89,8 +130,12 @@ _TEXT = ({"type": "string"}, {"type": "string", "minLength": 1})
 def _odd(value: Json, path: Path_) -> Iterator[tuple[Path_, str, str]]:
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         yield path, f"{value} is not a number that JSON can hold", ""
+    elif isinstance(value, str):
+        if not value.isascii() and value.encode("utf-8", "ignore").decode() != value:
+            yield path, "holds half a character (not valid Unicode)", ""
     elif isinstance(value, dict):
         for key, item in value.items():
+            yield from _odd(key, path)
             yield from _odd(item, (*path, key))
     elif isinstance(value, list):
         for index, item in enumerate(value):

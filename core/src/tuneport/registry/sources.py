@@ -6,6 +6,7 @@ A package is located by name without importing it, so listing what it offers run
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,7 +55,8 @@ def locate(point: EntryPoint) -> Source:
 def sources() -> tuple[list[Source], list[str]]:
     """Every source in order, and a sentence for each one that cannot be used."""
     points = entry_points("tuneport.manifests")
-    key = [list(point) for point in points]
+    # The path belongs to it: another one may lead to another copy of the same version.
+    key = [[list(point) for point in points], sys.path]
     kept = store.load("sources", key)
     if kept is None or not all(os.path.isdir(folder) for _, folder in kept[0]):
         found, problems = [], []

@@ -7,6 +7,7 @@ from math import ceil
 
 from tuneport.types import Context, Finding
 
+_WITHOUT_WARMUP = ("constant", "reduce_lr_on_plateau", "greedy")
 _SOURCE = "transformers 5.24.0 transformers/trainer.py, Trainer.set_initial_training_values"
 
 
@@ -32,7 +33,8 @@ def check(context: Context) -> Iterator[Finding]:
     message = f"{rows} rows at {width} per step make {per_epoch} steps an epoch; the run makes {total}"
     yield Finding("trl-steps", "note", message, source=_SOURCE)
     warmup = config.get("warmup_steps")
-    if isinstance(warmup, int | float) and warmup >= 1 and warmup >= total > 0:
+    warms = config.get("lr_scheduler_type") not in _WITHOUT_WARMUP
+    if warms and isinstance(warmup, int | float) and warmup >= 1 and warmup >= total > 0:
         yield Finding(
             "trl-warmup-endless",
             "warning",

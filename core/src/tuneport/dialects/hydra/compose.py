@@ -1,0 +1,162 @@
+"""The composed configuration of a Hydra tree as the keys of a surface.
+
+A tree's leaf is `[value, line]`; a mapping is a branch. What a key may hold comes from the class that
+its branch names as `_target_`; fields of that class which no file mentions are keys too, but need `+`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from tuneport.dialects.hydra.defaults import Choices, Expansion, Tree
+from tuneport.types import Json, Key
+
+MISSING = "???"
+_KINDS = {bool: "bool", int: "int", float: "float", str: "str", list: "list", dict: "dict", type(None): "null"}
+
+
+class Leaf(NamedTuple):
+    value: Json
+    line: int
+    file: str
+
+
+Branch = dict[str, Any]  # of Branch and Leaf
+
+
+@dataclass(frozen=True, slots=True)
+class Composition:
+    """`keys` by dotted name; `groups` the choices that took part; `defaults` those of no choice at all;
+    `options` the names each group takes; `classes` the class of each typed branch by its dotted place."""
+
+    keys: dict[str, Key]
+    groups: dict[str, str]
+    options: dict[str, list[str]]
+    classes: dict[str, str] = field(default_factory=dict)
+
+
+def compose(surface: Mapping[str, Json], entry: Mapping[str, Json], choices: Choices) -> Composition:
+    """Compose one entry of a surface document.
+
+    Raises:
+        ComposeError: the release would refuse these choices.
+    """
+    files = surface["files"]
+    config = entry["config"]
+    tree = Tree(files, entry["path"])
+    main = tree.find(config)
+    more = files[main].get("searchpath", ()) if main else ()
+    if more:
+        tree = Tree(files, (*entry["path"], *more))
+    expansion = Expansion(tree, config, choices)
+    root: Branch = {}
+    for placed in expansion.placed:
+        at = root
+        for part in placed.package.split(".") if placed.package else ():
+            below = at.get(part)
+            if not isinstance(below, dict):
+                below = at[part] = {}
+            at = below
+        _merge(at, files[placed.file]["tree"], placed.file)
+    root.pop("hydra", None)
+    typed = _Typed(surface.get("classes", {}))
+    keys = {key.name: key for key in typed.keys(root, "")}
+    groups = {key: option for key, option in expansion.groups.items() if option is not None}
+    options = {key: tree.options(key.partition("@")[0]) for key in groups if ".." not in key}
+    return Composition(keys, groups, options, typed.places)
+
+
+def _merge(into: Branch, content: Mapping[str, Json], file: str) -> None:
+    for name, item in content.items():
+        below = into.get(name)
+        if isinstance(item, dict):
+            if not isinstance(below, dict):
+                below = into[name] = {}
+            _merge(below, item, file)
+        elif below is None or not (item[0] == MISSING or (item[0] == {} and isinstance(below, dict))):
+            into[name] = Leaf(item[0], item[1], file)
+
+
+class _Typed:
+    """Gives each leaf the types that its class declares."""
+
+    def __init__(self, classes: Mapping[str, Json]) -> None:
+        self._classes = classes
+        self._fields: dict[str, dict[str, Json]] = {}
+        self.places: dict[str, str] = {}
+
+    def fields(self, name: str) -> dict[str, Json]:
+        """Declared fields of a class, inherited ones included; none where it is not of the release."""
+        if name not in self._fields:
+            spec = self._classes.get(name, {})
+            found: dict[str, Json] = {}
+            for base in spec.get("bases", ()):
+                found |= self.fields(base)
+            checked = spec.get("choices", {})
+            found |= spec.get("fields", {})
+            self._fields[name] = {k: {**v, **checked[k]} if k in checked else v for k, v in found.items()}
+        return self._fields[name]
+
+    def keys(self, branch: Branch, prefix: str, declared: str = "") -> Iterator[Key]:
+        """Keys below a branch whose class is `declared` unless the branch itself names one."""
+        target = branch.get("_target_")
+        name = target.value if isinstance(target, Leaf) and target.value in self._classes else declared
+        fields = self.fields(name) if name else {}
+        if name and prefix:
+            self.places[prefix[:-1]] = name
+        for part, item in branch.items():
+            spec = fields.get(part, {})
+            if isinstance(item, Leaf):
+                yield self._key(prefix + part, item, spec, bool(fields))
+            else:
+                yield from self.keys(item, f"{prefix}{part}.", spec.get("class", ""))
+        for part, spec in fields.items():
+            if part not in branch and not part.startswith("_"):
+                yield from self._added(prefix + part, spec, 0)
+
+    def _key(self, name: str, leaf: Leaf, spec: Mapping[str, Json], typed: bool) -> Key:
+        value = leaf.value
+        types = tuple(spec.get("types", ()))
+        dynamic = isinstance(value, str) and "${" in value
+        kind = _KINDS[type(value)]
+        if value == MISSING and isinstance(value, str):
+            types = types or ("any",)
+        elif dynamic or kind == "null":
+            types = types or ("any",)
+            if kind == "null" and not {"null", "any"} & set(types):
+                types = (*types, "null")
+        elif not types:
+            types = (kind,)
+        elif kind not in types and "any" not in types and not (kind == "int" and "float" in types):
+            types = (*types, kind)
+        return Key(
+            name,
+            types,
+            None if value == MISSING else value,
+            required=value == MISSING,
+            choices=tuple(spec.get("choices", ())),
+            source=f"{leaf.file}.yaml:{leaf.line}",
+            inferred="types" not in spec,
+            choices_from=spec.get("choices_from", ""),
+        )
+
+    def _added(self, name: str, spec: Mapping[str, Json], depth: int) -> Iterator[Key]:
+        """A field that no file mentions, and what its own class holds."""
+        inner = spec.get("class", "")
+        if inner and depth < 4:
+            self.places[name] = inner
+            for part, below in self.fields(inner).items():
+                if not part.startswith("_"):
+                    yield from self._added(f"{name}.{part}", below, depth + 1)
+            return
+        yield Key(
+            name,
+            tuple(spec.get("types", ("any",))),
+            spec.get("default"),
+            choices=tuple(spec.get("choices", ())),
+            source=spec.get("source", ""),
+            add=True,
+            choices_from=spec.get("choices_from", ""),
+        )

@@ -1,0 +1,159 @@
+"""An invented framework, `acme`, and a project on it: what the tests of the core stand on."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tuneport import api, workflow
+from tuneport.compiler.plan import plan_to_json
+from tuneport.experiment import create, project
+from tuneport.types import Finding, LaunchPlan, Method
+from tuneport.workflow import Report
+
+DATA = Path(__file__).parent / "data"
+MANIFESTS = DATA / "manifests"
+SCHEMAS = Path(__file__).parents[2] / "schemas" / "tuneport_schemas"
+TP = [sys.executable, "-m", "tuneport"]
+GIVEN = {"model": "org/model", "train_data": "org/data", "profile": "cpu:2"}
+"""A request that acme/tune and acme/align have nothing to say against."""
+
+
+def forget() -> None:
+    """Make this process look at the environment and the disk again, as a new command would."""
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == "tuneport":
+            for value in list(vars(module).values()):
+                if hasattr(value, "cache_clear") and getattr(value, "__module__", "") == name:
+                    value.cache_clear()
+    from tuneport.registry import scan, sources
+
+    scan._memory = None
+    sources._listing.clear()
+
+
+class World:
+    """A project of its own in `root`, with the manifests of `MANIFESTS` or a private copy of them."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.monkeypatch = monkeypatch
+        self.folder = folder
+        self.manifests = MANIFESTS
+        for name in list(os.environ):
+            if name.startswith(("TUNEPORT_", "TUNEPLANE_", "FORGE_", "_TP_")):
+                monkeypatch.delenv(name)
+        site = folder / "site.yaml"
+        site.write_text("")
+        self.env("TUNEPORT_MANIFEST_PATH", str(MANIFESTS))
+        self.env("TUNEPORT_SITE_FILE", str(site))
+        self.env("TUNEPORT_STATE_DIR", str(folder / "state"))
+        # One cache for all tests of a run: it is keyed by what it was made from.
+        self.env("TUNEPORT_CACHE_DIR", str(folder.parent / "shared-cache"))
+        self.env("HOME", str(folder))
+        self.root = create.new_project(folder / "project")
+        monkeypatch.chdir(self.root)
+        forget()
+
+    def env(self, name: str, value: str) -> None:
+        self.monkeypatch.setenv(name, value)
+
+    def own_manifests(self) -> Path:
+        """A copy of the manifests that a test may change; call `forget` afterwards."""
+        self.manifests = self.folder / "manifests"
+        shutil.copytree(MANIFESTS, self.manifests)
+        self.env("TUNEPORT_MANIFEST_PATH", str(self.manifests))
+        forget()
+        return self.manifests / "acme"
+
+    def edit(self, name: str, old: str, new: str) -> None:
+        """Replace text in a file of the private copy of acme's manifests."""
+        path = self.manifests / "acme" / name
+        text = path.read_text("utf-8")
+        assert text.count(old) == 1, f"{old!r} is {text.count(old)} times in {name}"
+        path.write_text(text.replace(old, new), "utf-8")
+        forget()
+
+    def experiment(
+        self,
+        method: str = "acme/tune",
+        config: str | None = None,
+        job: str | None = None,
+        *,
+        name: str = "exp",
+        version: str = "",
+        files: Mapping[str, str] | None = None,
+    ) -> Path:
+        """An experiment, written over where it exists."""
+        found = project.find_project(self.root)
+        assert found is not None
+        shutil.rmtree(self.root / "experiments" / name, ignore_errors=True)
+        path, _ = create.new_experiment(found, name, method, version)
+        written = {**(files or {})}
+        if config is not None:
+            written["config.yaml"] = config
+        if job is not None:
+            written["job.yaml"] = job
+        for file, text in written.items():
+            (path / file).write_text(text, "utf-8")
+        return path
+
+    def validate(self, name: str = "exp", **request: Any) -> Report:
+        return workflow.validate(name, api.flags(**{**GIVEN, **request}))
+
+    def plan(self, name: str = "exp", **request: Any) -> LaunchPlan:
+        return workflow.plan(name, api.flags(**{**GIVEN, **request}))[0]
+
+    def plan_json(self, name: str = "exp", **request: Any) -> dict[str, Any]:
+        return plan_to_json(self.plan(name, **request))
+
+    def method(self, method_id: str = "acme/tune", version: str = "") -> Method:
+        from tuneport.registry import catalog
+
+        return catalog.method(method_id, version)
+
+
+def codes(findings: Iterable[Finding], *severities: str) -> list[str]:
+    """The codes of the findings of some severities; of errors where none is named."""
+    return [finding.code for finding in findings if finding.severity in (severities or ("error",))]
+
+
+def one(findings: Iterable[Finding], code: str) -> Finding:
+    """The one finding with this code."""
+    found = [finding for finding in findings if finding.code == code]
+    assert len(found) == 1, f"{len(found)} findings are {code}: {list(findings)}"
+    return found[0]
+
+
+def tp(*args: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    """The real command in a process of its own."""
+    return subprocess.run(
+        [*TP, *args],
+        **{"capture_output": True, "text": True, "stdin": subprocess.DEVNULL, "timeout": 60, **more},
+    )
+
+
+def tp_json(*args: str, **more: Any) -> tuple[int, Any]:
+    """(exit code, the one JSON document on stdout)."""
+    done = tp(*args, "--json", **more)
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def install(site: Path, dist: str, entry_points: str, modules: Mapping[str, str], version: str = "1.0") -> Path:
+    """A distribution in a folder for PYTHONPATH, laid out as an installer would."""
+    info = site / f"{dist.replace('-', '_')}-{version}.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {dist}\nVersion: {version}\n")
+    (info / "entry_points.txt").write_text(entry_points)
+    for name, text in modules.items():
+        path = site / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return site

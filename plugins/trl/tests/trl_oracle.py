@@ -1,0 +1,115 @@
+"""Would the release accept this command line? Asks TRL's own code. Runs in a trl runtime, on processors.
+
+Reads {"cases": [{"id", "args", "files", "folder", "stage"}]} on stdin; writes one JSON line per case:
+{"id", "accepted", "error", "where", "logs", "weights", "values"}. Each case runs in a fork of a process
+that has imported the framework, with `folder` as its working directory. Stages:
+
+values  what the parser makes of the arguments, before any check
+parse   the script's parser and the checks of its dataclasses
+train   the whole script
+"""
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import sys
+import traceback
+import warnings
+from pathlib import Path
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["TRANSFORMERS_VERBOSITY"] = "error"
+
+
+def run(case):
+    for name, text in case["files"].items():
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text(text, encoding="utf-8")
+    from trl.scripts import sft
+
+    parser = sft.make_parser()
+    if case["stage"] == "values":
+        parser.dataclass_types = [
+            type(kind.__name__, (kind,), {"__post_init__": lambda self: None}) for kind in parser.dataclass_types
+        ]
+    parsed = parser.parse_args_and_config(case["args"], fail_with_unknown_args=False)
+    answer = {"accepted": True, "error": ""}
+    if case["stage"] == "values":
+        answer["values"] = {name: plain(v) for part in parsed for name, v in vars(part).items()}
+    elif case["stage"] == "train":
+        answer.update(train(sft, parsed))
+    return answer
+
+
+def train(sft, parsed):
+    import trl
+
+    seen = []
+    ordinary = trl.SFTTrainer.train
+
+    def watched(self, *args, **kwargs):
+        seen.append(self)
+        return ordinary(self, *args, **kwargs)
+
+    trl.SFTTrainer.train = watched
+    sft.main(*parsed)
+    digest = hashlib.sha256()
+    for name, tensor in sorted(seen[0].model.state_dict().items()):
+        digest.update(name.encode() + tensor.float().numpy().tobytes())
+    kept = ("loss", "eval_loss", "grad_norm", "learning_rate")
+    logs = [{k: entry[k] for k in kept if k in entry} for entry in seen[0].state.log_history]
+    return {"logs": logs, "weights": digest.hexdigest()}
+
+
+def plain(value):
+    value = getattr(value, "value", value)
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    return value if isinstance(value, str | int | float | bool | dict | None) else repr(value)
+
+
+def judge(case):
+    out = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+            return run(case)
+    except SystemExit as end:
+        last = [line for line in out.getvalue().splitlines() if line.strip()][-1:]
+        return {"accepted": end.code in (0, None), "error": "".join(last), "where": "argparse"}
+    except BaseException as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        where = "/".join(Path(frames[-1].filename).parts[-3:]) + f":{frames[-1].name}"
+        return {"accepted": False, "error": f"{type(error).__name__}: {error}", "where": where}
+
+
+def in_fork(case):
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(read)
+        Path(case["folder"]).mkdir(parents=True, exist_ok=True)
+        os.chdir(case["folder"])
+        with os.fdopen(write, "w") as pipe:
+            json.dump(judge(case), pipe)
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        text = pipe.read()
+    _, status = os.waitpid(child, 0)
+    return json.loads(text) if text else {"accepted": None, "error": f"the fork ended with {status}"}
+
+
+def main():
+    warnings.simplefilter("ignore")
+    import torch
+    import trl
+
+    torch.set_num_threads(1)
+    assert trl.SFTTrainer and trl.SFTConfig  # imported once, here, and shared by every fork
+    for case in json.load(sys.stdin)["cases"]:
+        print(json.dumps({"id": case["id"], **in_fork(case)}), flush=True)
+
+
+main()
