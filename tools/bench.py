@@ -68,10 +68,11 @@ def _against_incumbent(ours: Path, theirs: Path | None, work: Path, rounds: int)
     found = race(cases, rounds)
     lines = [
         f"## Against {setup.INCUMBENT.replace('==', ' ')}\n",
-        "Each validates its own new `trl/sft` experiment. Ours names a model, data and hardware, so that the surface,",
-        "ownership, rules and topology are all checked; the incumbent says that its configuration is checked in the job.\n",
+        "Each validates its own new `trl/sft` experiment. Ours names a model, data and hardware, so that",
+        "surface, ownership, rules and topology are all checked; the incumbent leaves its configuration",
+        "to the job and says so.\n",
         _table(found),
-        "| command | share of the incumbent's wall median | of its wall minimum | of its CPU median | promised |",
+        "| command | of the incumbent's wall median | of its wall minimum | of its CPU median | promised |",
         "|---|--:|--:|--:|---|",
     ]
     for name, bar in BARS.items():
@@ -105,7 +106,7 @@ def _at_scale(ours: Path, many: Path, work: Path, rounds: int) -> str:
     ]
     lines = [
         f"## {setup.PLUGINS:,} plugins\n",
-        f"`many` has {setup.PLUGINS:,} more installed distributions with {setup.METHODS_EACH} methods each.\n",
+        f"`many` has {setup.PLUGINS:,} more distributions, each with {setup.METHODS_EACH} methods.\n",
         _table(found),
         "| command | many / today, wall median | wall minimum | CPU median | promised |",
         "|---|--:|--:|--:|---|",
@@ -114,9 +115,8 @@ def _at_scale(ours: Path, many: Path, work: Path, rounds: int) -> str:
         pair = zip(found[f"many: {command}"].row(), found[f"today: {command}"].row(), strict=True)
         growth = [a / b for a, b in pair]
         kept = "kept" if growth[0] <= GROWTH else "**not kept**"
-        lines.append(
-            f"| `{command}` | {growth[0]:.2f} | {growth[1]:.2f} | {growth[2]:.2f} | at most {GROWTH:.0f}: {kept} |"
-        )
+        cells = " | ".join(f"{value:.2f}" for value in growth[:3])
+        lines.append(f"| `{command}` | {cells} | at most {GROWTH:.0f}: {kept} |")
     lines.append(
         f"\n`tp methods` without a framework, which prints all {count:,} of them and more, takes "
         f"{min(wall for wall, _ in everything):,.0f} ms there (wall minimum of {len(everything)}); "
@@ -163,8 +163,8 @@ Written by `make bench` on {today}; every number here was measured in that run.
 
 * Machine: {_processor()}, {os.cpu_count()} cores, {_memory()}, {platform.system()} {platform.machine()}.
 * Load when it began (1, 5, 15 minutes): {load}. The machine may be shared: compare within one table only.
-* Tuneport {_version()} from wheels, Python {platform.python_version()}. All commands are whole processes, run alternately
-  ({rounds} rounds after 2 that do not count), output to the null device, bytecode caches on.
+* Tuneport {_version()} from wheels, Python {platform.python_version()}. Every command is a whole process; all
+  alternate ({rounds} rounds after 2 that do not count), output to the null device, bytecode caches on.
 * Times are milliseconds: wall clock, and CPU seconds (user and system) of the process and its children.
 """
 

@@ -102,9 +102,9 @@ def add_plugins(venv: Path) -> None:
         (info / "WHEEL").write_text("Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         (info / "INSTALLER").write_text("pip\n")
         (info / "RECORD").write_text(f"{package}/__init__.py,,\n")
-        (info / "entry_points.txt").write_text(
-            f"[tuneport.manifests]\n{package} = {package}\n\n[tuneport.frameworks]\n{name} = {package}:Adapter\n"
-        )
+        points = f"[tuneport.manifests]\n{package} = {package}\n\n"
+        points += f"[tuneport.frameworks]\n{name} = {package}:Adapter\n"
+        (info / "entry_points.txt").write_text(points)
         folder = site / package / name
         (folder / "releases").mkdir(parents=True)
         (folder / "methods").mkdir()

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ GIVEN = {"model": "org/model", "train_data": "org/data", "profile": "cpu:2"}
 def forget() -> None:
     """Make this process look at the environment and the disk again, as a new command would."""
     for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] == "tuneport":
+        if name.startswith(("tuneport.registry.", "tuneport.experiment.")):
             for value in list(vars(module).values()):
                 if hasattr(value, "cache_clear") and getattr(value, "__module__", "") == name:
                     value.cache_clear()
@@ -104,8 +105,10 @@ class World:
             (path / file).write_text(text, "utf-8")
         return path
 
-    def validate(self, name: str = "exp", **request: Any) -> Report:
-        return workflow.validate(name, api.flags(**{**GIVEN, **request}))
+    def validate(self, name: str = "exp", *sets: str, **request: Any) -> Report:
+        """The report on `GIVEN` with these changes; `sets` are `--set` as typed."""
+        given = api.flags(**{**GIVEN, **request})
+        return workflow.validate(name, replace(given, sets=sets) if sets else given)
 
     def plan(self, name: str = "exp", **request: Any) -> LaunchPlan:
         return workflow.plan(name, api.flags(**{**GIVEN, **request}))[0]
@@ -146,7 +149,9 @@ def tp_json(*args: str, **more: Any) -> tuple[int, Any]:
     return done.returncode, json.loads(done.stdout)
 
 
-def install(site: Path, dist: str, entry_points: str, modules: Mapping[str, str], version: str = "1.0") -> Path:
+def install(
+    site: Path, dist: str, entry_points: str, modules: Mapping[str, str], version: str = "1.0"
+) -> Path:
     """A distribution in a folder for PYTHONPATH, laid out as an installer would."""
     info = site / f"{dist.replace('-', '_')}-{version}.dist-info"
     info.mkdir(parents=True)

@@ -304,17 +304,20 @@ def test_processes_die_at_random(state: Path, starts: Path) -> None:
     goal = max(KILLS - sum(done.values()), 40)
     killed = 0
     while killed < goal:
-        planned = short_job(starts, seconds=chance.choice((0, 0.05)))
+        planned = short_job(starts, seconds=chance.choice((0, 0.1)))
         child = os.fork()
         if child == 0:
             with contextlib.suppress(BaseException):
                 control().submit(planned)
             os._exit(0)
-        time.sleep(chance.uniform(0, 0.3))
         target = chance.choice(("cli", "supervisor", "trainer", "all"))
-        victims = []
-        if target in ("cli", "all") and alive(child):
-            victims.append(child)
+        if target in ("supervisor", "trainer"):
+            mark = "TUNEPORT_SUPERVISOR=" if target == "supervisor" else "TUNEPORT_JOB_KEY="
+            deadline = time.monotonic() + 0.5
+            while not _ours(mark, state) and time.monotonic() < deadline:
+                time.sleep(0.001)
+        time.sleep(chance.uniform(0, 0.12))
+        victims = [child] if target in ("cli", "all") and alive(child) else []
         if target in ("supervisor", "all"):
             victims += _ours("TUNEPORT_SUPERVISOR=", state)
         if target in ("trainer", "all"):
@@ -341,7 +344,7 @@ def test_processes_die_at_random(state: Path, starts: Path) -> None:
     with contextlib.closing(sqlite3.connect(state / "jobs.db")) as database:
         assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     until(lambda: not _ours("TUNEPORT_SUPERVISOR=", state) and not _ours("TUNEPORT_JOB_KEY=", state))
-    print(dict(done))
+    print(dict(done), len(known))
 
 
 def _ours(mark: str, state: Path) -> list[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from tuneport.experiment.scripts import MAX_SIZE, read_flags
 
 MAKE = "import argparse\np = argparse.ArgumentParser()\n"
-HOSTILE = {
+HOSTILE: dict[str, Callable[[int], str]] = {
     "statements": lambda n: "a;" * (n // 2),
     "assignments": lambda n: "x=1\n" * (n // 4),
     "minus signs": lambda n: "-" * (n - 1) + "1",
@@ -95,8 +96,8 @@ def test_odd_characters_are_no_surprise(text: str) -> None:
 
 _WORDS = """
 parser p argparse.ArgumentParser() .add_argument( '--a' , ) = [ ] { } : for in if else: def f(x): return **k
-*a lambda: 1e999 -1 2**9 import argparse from . f'{p}' class C(argparse.ArgumentParser): with .parse_args() try:
-except: as match case _: while True: += del global x await yield not is None True type=int choices=
+*a lambda: 1e999 -1 2**9 import argparse from . f'{p}' class C(argparse.ArgumentParser): with .parse_args()
+try: except: as match case _: while True: += del global x await yield not is None True type=int choices=
 """
 _PIECES = st.sampled_from([*_WORDS.split(), "\n", "\n ", "  "])
 

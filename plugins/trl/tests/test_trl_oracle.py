@@ -1,14 +1,19 @@
-"""The release itself rejects what the rules reject, accepts their neighbours, and ignores what is said to be inert."""
+"""The release rejects what the rules reject, accepts the neighbours, and ignores what is said to be inert."""
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from trl_support import BASE, RELEASES, Workshop, cases, launched, question
+from tuneport.registry import catalog
 
+SOURCE = re.compile(r"(?:(?P<dist>\S+) (?P<version>[0-9]\S*) )?(?P<file>\S+\.py), (?P<symbol>\S+)")
+KINDS = (ast.ClassDef, ast.FunctionDef)
 pytestmark = pytest.mark.engine
 Ask = Callable[[str, Sequence[dict[str, Any]]], dict[str, Any]]
 
@@ -20,7 +25,12 @@ def built(workshop: Workshop, tiny: Path) -> Workshop:
 
 
 def asked(
-    workshop: Workshop, case: Mapping[str, Any], layers: Sequence[str], folder: Path, stage: str, data: str = ""
+    workshop: Workshop,
+    case: Mapping[str, Any],
+    layers: Sequence[str],
+    folder: Path,
+    stage: str,
+    data: str = "",
 ) -> dict[str, Any]:
     config = dict(BASE)
     for layer in layers:
@@ -33,13 +43,13 @@ def asked(
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_rules_agree_with_the_release(release: str, built: Workshop, oracle: Ask, tmp_path: Path) -> None:
-    questions, expected = [], {}
+    questions, expected, rules = [], {}, {}
     for case in cases("rules"):
         if case["release"] != release or case["stage"] == "none":
             continue
         stage, data = case["stage"], case.get("bad_data", "")
         questions.append(asked(built, case, ("with", "bad"), tmp_path, stage, data))
-        expected[questions[-1]["id"]] = False
+        expected[questions[-1]["id"]], rules[questions[-1]["id"]] = False, case["rule"]
         if case.get("good_stage") != "none":
             questions.append(asked(built, case, ("with", "good"), tmp_path, case.get("good_stage", stage)))
             expected[questions[-1]["id"]] = True
@@ -51,6 +61,45 @@ def test_rules_agree_with_the_release(release: str, built: Workshop, oracle: Ask
     ]
     assert len(answers) > 80
     assert not wrong, "\n".join(wrong)
+    checks, _ = catalog.rules("trl", release, ["trainer", "model", "sft"])
+    sources = {rule["code"]: rule["source"] for rule in checks}
+    elsewhere = [
+        f"{name}: {answer['error']} at {answer['frames'][-1:]}, not {sources[rules[name]]}"
+        for name, answer in answers.items()
+        if not expected[name] and not _at(answer["frames"], sources[rules[name]])
+    ]
+    assert not elsewhere, "\n".join(elsewhere)
+
+
+def _at(frames: Sequence[str], source: str) -> bool:
+    """Whether the release stopped where the rule says that it decides: file and function are on the way."""
+    match = SOURCE.fullmatch(source)
+    assert match is not None, source
+    # A parser that stops by itself leaves no frames; what it took offence at is an enumeration.
+    return not frames or any(f"{match['file']}:{match['symbol'].rpartition('.')[2]}" in one for one in frames)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_sources_exist(release: str, interpreter: Callable[[str], str]) -> None:
+    packages = Path(interpreter(release)).parent.parent / "lib"
+    (site,) = packages.glob("python3*/site-packages")
+    checks, inert = catalog.rules("trl", release, ["trainer", "model", "sft"])
+    for source in {rule["source"] for rule in [*checks, *inert]} - {"the model's config.json"}:
+        match = SOURCE.fullmatch(source)
+        assert match is not None, source
+        if match["version"]:
+            assert list(site.glob(f"{match['dist']}-{match['version']}*.dist-info")), source
+        assert _defines((site / match["file"]).read_text("utf-8"), match["symbol"]), source
+
+
+def _defines(text: str, symbol: str) -> bool:
+    body: list[ast.stmt] = ast.parse(text).body
+    for name in symbol.split("."):
+        found = [node for node in body if isinstance(node, KINDS) and node.name == name]
+        if not found:
+            return False
+        body = found[0].body
+    return True
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -66,6 +115,8 @@ def test_inert_keys_change_nothing(release: str, built: Workshop, oracle: Ask, t
         with_it, without = answers[f"{case['id']}-set"], answers[f"{case['id']}-with"]
         for part in ("accepted", "logs", "weights"):
             if with_it.get(part) != without.get(part) or not without["accepted"]:
-                wrong.append(f"{case['id']}: {part} {with_it.get(part)} / {without.get(part)} {with_it['error']}")
+                wrong.append(
+                    f"{case['id']}: {part} {with_it.get(part)} / {without.get(part)} {with_it['error']}"
+                )
                 break
     assert not wrong, "\n".join(wrong)

@@ -1,7 +1,7 @@
 """Would the release accept this command line? Asks TRL's own code. Runs in a trl runtime, on processors.
 
 Reads {"cases": [{"id", "args", "files", "folder", "stage"}]} on stdin; writes one JSON line per case:
-{"id", "accepted", "error", "where", "logs", "weights", "values"}. Each case runs in a fork of a process
+{"id", "accepted", "error", "frames", "logs", "weights", "values"}. Each case runs in a fork of a process
 that has imported the framework, with `folder` as its working directory. Stages:
 
 values  what the parser makes of the arguments, before any check
@@ -32,7 +32,8 @@ def run(case):
     parser = sft.make_parser()
     if case["stage"] == "values":
         parser.dataclass_types = [
-            type(kind.__name__, (kind,), {"__post_init__": lambda self: None}) for kind in parser.dataclass_types
+            type(kind.__name__, (kind,), {"__post_init__": lambda self: None})
+            for kind in parser.dataclass_types
         ]
     parsed = parser.parse_args_and_config(case["args"], fail_with_unknown_args=False)
     answer = {"accepted": True, "error": ""}
@@ -77,11 +78,10 @@ def judge(case):
             return run(case)
     except SystemExit as end:
         last = [line for line in out.getvalue().splitlines() if line.strip()][-1:]
-        return {"accepted": end.code in (0, None), "error": "".join(last), "where": "argparse"}
+        return {"accepted": end.code in (0, None), "error": "".join(last), "frames": []}
     except BaseException as error:
-        frames = traceback.extract_tb(error.__traceback__)
-        where = "/".join(Path(frames[-1].filename).parts[-3:]) + f":{frames[-1].name}"
-        return {"accepted": False, "error": f"{type(error).__name__}: {error}", "where": where}
+        frames = [f"{frame.filename}:{frame.name}" for frame in traceback.extract_tb(error.__traceback__)]
+        return {"accepted": False, "error": f"{type(error).__name__}: {error}", "frames": frames}
 
 
 def in_fork(case):

@@ -1,19 +1,20 @@
 """Command lines generated from dataclasses (Hugging Face's argument parser and its like).
 
-A scalar is `--key=value`, which keeps leading dashes and empty text whole. What argparse cannot say
-(null where the default is not null, nested values, list items with a leading dash) goes into a YAML
-file that the program reads through its configuration flag.
+A scalar is `--key=value`, which keeps leading dashes and empty text whole. What argparse cannot say, or
+would read as something else, goes into a YAML file that the program reads through its configuration
+flag: null, mappings, nested lists, and whatever is not text for a key that takes text as well.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from tuneport.dialects import Rendered
 from tuneport.dialects.flags import text_of
 from tuneport.errors import Invalid
-from tuneport.types import Context, FileSpec, Json, Ref, Value
+from tuneport.types import Context, FileSpec, Json, Key, Ref, Value
+
+_KINDS = {bool: "bool", int: "int", float: "float", str: "str"}
 
 
 def render(settings: Mapping[str, Json], context: Context) -> Rendered:
@@ -27,12 +28,10 @@ def render(settings: Mapping[str, Json], context: Context) -> Rendered:
             continue
         if isinstance(value, Ref):
             words += [f"--{name}", value]
-        elif isinstance(value, list) and all(_plain(item) for item in value) and value:
-            words += [f"--{name}", *(item if isinstance(item, Ref) else text_of(item) for item in value)]
-        elif isinstance(value, dict) and key is not None and "str" in key.types:
-            words.append(f"--{name}={json.dumps(value, ensure_ascii=False)}")
-        elif _scalar(value):
-            words.append(f"--{name}={text_of(value)}")
+        elif isinstance(value, list) and _words(value, key):
+            words += [f"--{name}", *value]
+        elif _scalar(value, key):
+            words.append(f"--{name}={text_of(_whole(value, key))}")
         else:
             filed[name] = value
     if not filed:
@@ -47,11 +46,23 @@ def render(settings: Mapping[str, Json], context: Context) -> Rendered:
     return Rendered(argv=(flag, file, *words), files={file: FileSpec("yaml", filed)})
 
 
-def _plain(item: Json) -> bool:
-    if isinstance(item, Ref):
-        return True
-    return _scalar(item) and not text_of(item).startswith("-")
+def _words(items: list[Json], key: Key | None) -> bool:
+    """Whether a list can follow its flag: all text, and the key takes nothing but lists."""
+    if not items or (key is not None and "str" in key.types):
+        return False
+    return all(isinstance(item, str) and not item.startswith("-") and "\0" not in item for item in items)
 
 
-def _scalar(value: Json) -> bool:
-    return isinstance(value, str | bool | int | float)
+def _scalar(value: Json, key: Key | None) -> bool:
+    kind = _KINDS.get(type(value))
+    if kind is None or (isinstance(value, str) and "\0" in value):
+        return False
+    # Where text is allowed beside it, `true` or `8` would arrive as text.
+    return kind == "str" or key is None or not {"str", kind} <= set(key.types)
+
+
+def _whole(value: Json, key: Key | None) -> Json:
+    """`3.0` for a key that takes whole numbers only: the parser refuses the dot."""
+    if isinstance(value, float) and key is not None and "int" in key.types and "float" not in key.types:
+        return int(value) if value.is_integer() else value
+    return value

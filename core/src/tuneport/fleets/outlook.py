@@ -32,7 +32,7 @@ def processes(folder: Folder) -> list[int]:
 
 def taken(folder: Folder) -> bool:
     """Whether a submission got as far as needing no other: it runs, waits, ran, or is another machine's."""
-    if read_exit(folder):
+    if read_exit(folder) or folder.started():
         return True
     supervisor = folder.supervised_by()
     return supervisor is not None and (alive(supervisor) or elsewhere(supervisor))

@@ -75,7 +75,7 @@ def _streams(log: Path) -> None:
 def _mark(path: Path) -> None:
     """Claim the start for good. Only one process ever gets past this line."""
     fault("begun-mark")
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     fault("begun-write")
     write_all(descriptor, json.dumps({**myself().to_json(), "time": time.time()}).encode())
     os.fsync(descriptor)

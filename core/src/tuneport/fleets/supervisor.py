@@ -39,7 +39,7 @@ def main(key: str) -> int:
     if lock is None:
         return 0  # another supervisor lives, or a command is being executed this moment
     fault("supervisor-locked")
-    if read_exit(folder):
+    if read_exit(folder) or folder.started():
         return 0
     ready, answer = os.pipe()
     fault("supervisor-detach")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
@@ -78,9 +79,18 @@ def _parameters(params: Mapping[str, Json]) -> dict[str, Json]:
             values[strategy] = "steps" if params[name] else "no"
             if params[name]:
                 values[interval] = params[name]
-    if isinstance(params.get("lora_targets"), str):
-        values["lora_target_modules"] = [params["lora_targets"]]
+    if "lora_targets" in params:
+        values["lora_target_modules"] = _targets(params["lora_targets"])
     return values
+
+
+def _targets(given: str | list[str]) -> list[str]:
+    """Names as PEFT means them. TRL hands on a single one as a pattern for whole module names, so a name
+    becomes the pattern that means the same as it does in a list."""
+    names = [given] if isinstance(given, str) else given
+    if len(names) == 1 and names[0] != "all-linear" and re.fullmatch(r"[\w.]+", names[0]):
+        return [rf"(.*\.)?{re.escape(names[0])}"]
+    return names
 
 
 @cache

@@ -92,9 +92,7 @@ def processor_of(*places: Path | str) -> Any:
     failure: Exception | None = None
     for place in places:
         try:
-            return auto.from_pretrained(
-                str(place), trust_remote_code=TRUST
-            )
+            return auto.from_pretrained(str(place), trust_remote_code=TRUST)
         except (OSError, ValueError) as error:
             failure = failure or error
     sys.exit(f"no tokenizer in {' or '.join(map(str, places))}: {failure}")
