@@ -48,7 +48,7 @@ def choices(surface: Mapping[str, Any], entry: Mapping[str, Any], *, main: bool)
         return
     if "model_engine" in plain.options:
         yield {"model_engine": "megatron", "actor@actor_rollout_ref.actor": "dp_actor"}
-        yield {"model_engine": "veomni", "critic@critic": "megatron_critic"}
+        yield {"model_engine": "veomni", "critic": "megatron_critic"}
     if "engine" in plain.options:
         yield {"engine": "megatron", "optim": "megatron"}
         yield {"engine": "veomni", "optim": "veomni"}
@@ -84,7 +84,12 @@ def test_surface_is_what_hydra_composes(
     for chosen in choices(surface, entry, main=main):
         overrides = [f"{key}={option}" for key, option in chosen.items()]
         real = hydra.ask(
-            "compose", folder=str(root / folder), config=name, overrides=overrides, cwd=str(root)
+            "compose",
+            folder=str(root / folder),
+            config=name,
+            overrides=overrides,
+            cwd=str(root),
+            packages=["verl.trainer.config"],
         )
         assert real is not None, f"{overrides}: {hydra.reason}"
         expected = {key: value(item) for key, item in real}

@@ -366,7 +366,7 @@ COVERED = [
     ("methods/_base.yaml", "{nodes: nodes, gpus_per_node: devices}", "{nodes: nodes}"),
     ("rules/common.yaml", "cfg.train.steps >= 10", "cfg.train.steps >= 11"),
     ("rules/common.yaml", "when: topology.gpus > 0", "when: topology.gpus > 1"),
-    ("rules/common.yaml", "unless: cfg.peft.on", "unless: cfg.peft.rank > 0"),
+    ("rules/common.yaml", "unless: cfg.peft.enabled", "unless: cfg.peft.rank > 0"),
     ("releases/1.0.0.yaml", "id: acme-1.0.0", "id: acme-1.0.1"),
     ("releases/1.0.0.yaml", "acme-curriculum-needs-seed: 1.0.0 has", "acme-steps-short: 1.0.0 has"),
     ("surfaces/1.0.0.json", '"acme/config.py:80"', '"acme/config.py:82"'),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 
 from tuneport.types import Finding, Json, Method, Origin
@@ -29,7 +30,7 @@ def owners(method: Method) -> Iterator[tuple[str, tuple[str, str, str]]]:
     """native key -> (code, what is said of it, what to do instead)."""
     spec = method.spec
     for name, value in spec.get("identity", {}).items():
-        what = f"is {value!r}: that is what makes this {method.id}"
+        what = f"is {json.dumps(value, ensure_ascii=False)}: that is what makes this {method.id}"
         yield name, ("identity-key", what, "choose another method instead: `tp methods` lists them")
     for flag, binding in spec.get("bind", {}).items():
         option = f"--{flag.replace('_', '-')}"

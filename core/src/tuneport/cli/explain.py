@@ -109,6 +109,6 @@ def _method(method_id: str, as_json: bool) -> None:
         if document[name]:
             data(f"  {name.replace('_', ' ')}: {', '.join(document[name])}")
     for key, value in document["identity"].items():
-        data(f"  pins {key} = {value}")
+        data(f"  pins {key} = {_text(value)}")
     if primary:
         data(f"  watch: {', '.join(primary)}")

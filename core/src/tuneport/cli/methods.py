@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import click
 
 from tuneport.cli.options import method_ids
@@ -84,12 +86,16 @@ def _show(method_id: str, version: str, as_json: bool) -> None:
     data(f"  release {version}" + (f" (also {', '.join(others)})" if others else ""))
     data(f"  needs {', '.join(needs) or 'no model and no data'}")
     for key, value in spec.get("identity", {}).items():
-        data(f"  pins {key} = {value}")
+        data(f"  pins {key} = {json.dumps(value, ensure_ascii=False)}")
     rows = []
     for name, param in sorted(method.params.items()):
-        default = f"default {param.default}" if param.has_default else ""
-        rows.append(
-            [name, describe(param), default, ", ".join(param.keys), words.get(name, {}).get("unit", "")]
-        )
+        default = json.dumps(param.default, ensure_ascii=False) if param.has_default else ""
+        unit = words.get(name, {}).get("unit", "")
+        rows.append([name, _short(describe(param)), default, ", ".join(param.keys), unit])
     if rows:
         data("\n" + table(rows, ("parameter", "values", "default", "native key", "unit")))
+
+
+def _short(text: str, width: int = 60) -> str:
+    """A long list of values cut after a comma; `--json` has all of them."""
+    return text if len(text) <= width else text[:width].rpartition(",")[0] + ", …"

@@ -9,7 +9,7 @@ import click
 from tuneport.cli.options import experiment_argument, request_flags
 from tuneport.cli.output import data, json_option, print_json, printable, talk
 from tuneport.experiment.request import Flags
-from tuneport.types import LaunchPlan, Value
+from tuneport.types import FileSpec, Json, LaunchPlan, Ref, Value
 
 
 @click.command("plan")
@@ -47,7 +47,8 @@ def text(plan: LaunchPlan, digest: str) -> str:
         lines.append(f"  {command.role} on {command.pool}")
         lines += [f"    {_show(word)}" for word in command.argv]
         lines += [f"    env {name}={_show(value)}" for name, value in sorted(command.env.items())]
-        lines += [f"    file {name} ({spec.format})" for name, spec in sorted(command.files.items())]
+        for name, spec in sorted(command.files.items()):
+            lines += [f"    file {name} ({spec.format})", *_content(spec)]
     return "\n".join([*lines, f"  digest   {digest}"])
 
 
@@ -56,3 +57,18 @@ def _show(value: Value) -> str:
         return printable(value) if value else "''"
     name = f" {value.name}" if value.name else ""
     return f"<{value.ref}{name}>{printable(value.suffix)}"
+
+
+def _content(spec: FileSpec) -> list[str]:
+    """What stands in a file; of a script only its length, because `--json` has the text."""
+    import json
+
+    if spec.format == "text":
+        return [f"      {str(spec.content).count(chr(10))} lines"]
+
+    def shown(value: Json) -> Json:
+        return _show(value) if isinstance(value, Ref) else str(value)
+
+    items = spec.content.items() if isinstance(spec.content, dict) else [("", spec.content)]
+    texts = [(key, json.dumps(value, ensure_ascii=False, default=shown)) for key, value in items]
+    return [f"      {printable(f'{key}: {text}' if key else text)}" for key, text in texts]

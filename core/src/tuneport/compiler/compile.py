@@ -133,9 +133,9 @@ def _platform_layers(method: Method, layers: Layers) -> None:
         layers.set(key, ref_from_json(value) if isinstance(value, dict) and "ref" in value else value, origin)
     for key, items in method.spec.get("append", {}).items():
         present = layers.own.get(key)
-        if present is not None and not isinstance(present, str | list):
+        if isinstance(present, dict):
             continue  # of the wrong type, which the surface says
-        kept = [present] if isinstance(present, str) else list(present or ())
+        kept = present if isinstance(present, list) else [] if present is None else [present]
         kept = [item for item in kept if item != "none"]
         layers.set(key, [*kept, *(item for item in items if item not in kept)], origin)
 

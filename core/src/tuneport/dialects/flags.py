@@ -24,16 +24,23 @@ def render(settings: Mapping[str, Json], context: Context) -> Rendered:
 
 
 def _words(style: str, value: Json, key: Key | None, flag: Mapping[str, Json]) -> Iterator[Value]:
+    action = flag.get("action", "")
     if isinstance(value, Ref):
         yield from (style, value)
-    elif isinstance(value, bool) and (flag.get("action") or (key is not None and key.types == ("bool",))):
-        yield from _switch(style, value, flag.get("action", ""))
     elif value is None:
-        raise Invalid(
-            f"{style} cannot be null on a command line",
-            code="dialect-null",
-            hint="leave the key out of config.yaml",
-        )
+        # No flag can say null; one that is left out says it where null is the default.
+        if flag.get("default", "") is not None:
+            raise Invalid(
+                f"{style} cannot be null on a command line",
+                code="dialect-null",
+                hint="leave the key out of config.yaml",
+            )
+    elif isinstance(value, bool):
+        yield from _truth(style, value, key, flag)
+    elif action == "count" and isinstance(value, int):
+        yield from [style] * min(max(value, 0), 20)
+    elif isinstance(value, list) and action == "append":
+        yield from (f"{style}={text_of(item)}" for item in value)
     elif isinstance(value, list):
         texts = [text_of(item) for item in value]
         if any(text.startswith("-") for text in texts):
@@ -44,14 +51,17 @@ def _words(style: str, value: Json, key: Key | None, flag: Mapping[str, Json]) -
         yield f"{style}={text_of(value)}"
 
 
-def _switch(style: str, value: bool, action: str) -> Iterator[str]:
-    """A flag without a value is there or not; BooleanOptionalAction has a `--no-` twin."""
-    if action == "store_false":
-        value = not value
-    if value:
-        yield style
-    elif action == "boolean_optional":
-        yield f"--no-{style.lstrip('-')}"
+def _truth(style: str, value: bool, key: Key | None, flag: Mapping[str, Json]) -> Iterator[str]:
+    """A switch is there or not, whatever its absence means; a flag with a value gets the word."""
+    action = flag.get("action", "")
+    if action == "boolean_optional":
+        yield style if value else f"--no-{style.lstrip('-')}"
+    elif action.startswith("store_") or (not flag and key is not None and key.types == ("bool",)):
+        yield from [style] * value
+    elif flag.get("converter") == "bool":
+        yield f"{style}={'true' if value else ''}"  # bool() takes every text but the empty one for true
+    else:
+        yield f"{style}={text_of(value)}"
 
 
 def text_of(value: Json) -> str:

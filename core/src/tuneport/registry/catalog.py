@@ -158,7 +158,10 @@ def method(method_id: str, version: str = "") -> Method:
     spec = resolved(framework, stem)
     version = version or default_release(framework)
     gates = release_spec(framework, version).get("gates", {}).get("params", {})
-    params = {name: _param(name, item) for name, item in spec.get("params", {}).items() if name not in gates}
+    offered = {name: _param(name, item) for name, item in spec.get("params", {}).items() if name not in gates}
+    # A key that the method pins is nobody's to set, also where a mixin binds a parameter to it.
+    pinned = set(spec.get("identity", {}))
+    params = {name: param for name, param in offered.items() if pinned.isdisjoint(param.keys)}
     return Method(
         method_id, framework, str(spec.get("title", "")), spec, params, recipe_digest(method_id, version)
     )

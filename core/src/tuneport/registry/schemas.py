@@ -71,7 +71,9 @@ def check(document: Document, name: str, code: str, *, root: str = "") -> list[F
         text = f"{key}: {message}" if key else message
         if not hint and path in document.raw and message.endswith('is not of type "string"'):
             hint = f'put it in quotes: "{document.raw[path]}"'
-        found.append(Finding(code, "error", text, hint, root + key, document.file, document.line(path)))
+        unknown = message.partition("'")[2].partition("'")[0] if message.startswith("unknown key") else ""
+        line = document.line((*path, unknown) if unknown else path)
+        found.append(Finding(code, "error", text, hint, root + key, document.file, line))
     return found
 
 
