@@ -9,7 +9,7 @@ EDIT   := $(foreach dist,$(DISTS),-e $(dist))
 STAMPS := pyproject.toml constraints.txt $(DISTS:%=%/pyproject.toml)
 SOURCE := core/src plugins/pytorch/src plugins/trl/src plugins/custom/src
 
-.PHONY: demo test lint check engine bench clean
+.PHONY: demo test lint check engine runtimes bench clean
 
 demo: $(VENV)/installed
 	$(BIN)/python demo/demo.py
@@ -26,8 +26,13 @@ lint: $(VENV)/dev
 	$(BIN)/lint-imports
 
 # Tests that need a runtime with a real framework in it; the first run builds the runtimes.
-engine: $(VENV)/dev
+engine: runtimes
 	$(BIN)/pytest -m engine
+
+runtimes: $(VENV)/dev
+	$(BIN)/tp runtime install pytorch@2.13.0 --variant cpu
+	$(BIN)/tp runtime install trl@1.10.0 --variant cpu
+	$(BIN)/tp runtime install trl@1.16.0 --variant cpu
 
 bench: $(VENV)/dev
 	$(BIN)/python tools/bench.py

@@ -124,10 +124,14 @@ def test_two_jobs_never_share_a_card(tmp_path: Path) -> None:
 def test_jobs_start_in_the_order_of_their_intents(tmp_path: Path) -> None:
     starts = tmp_path / "starts"
     jobs = control({"max_jobs": 1})
-    submitted = [jobs.submit(plan(shell(f"echo $TUNEPORT_JOB_KEY >> {starts}; sleep 0.1"))) for _ in range(6)]
+    gate = f"while [ ! -e {tmp_path}/go ]; do sleep 0.02; done"
+    submitted = [jobs.submit(plan(shell(f"echo $TUNEPORT_JOB_KEY >> {starts}; {gate}"))) for _ in range(6)]
+    until(lambda: jobs.get(submitted[5].id).cause.startswith("waits for "))
     waiting = jobs.get(submitted[5].id)
     assert waiting.state == "QUEUED"
-    assert waiting.cause.startswith("waits for ")
+    assert waiting.cause == "waits for one of 1 running jobs to end (max_jobs is 1)"
+    assert lines(starts) == [submitted[0].last.key]
+    (tmp_path / "go").touch()
     for job in submitted:
         assert jobs.wait(job.id, timeout=60).state == "SUCCEEDED"
     assert lines(starts) == [job.last.key for job in submitted]

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tuneport.compiler.plan import plan_to_json
 from tuneport.fleets.layout import Folder
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -108,7 +109,7 @@ def test_following_may_begin_before_the_job_and_sees_all_of_it(tmp_path: Path) -
 def test_following_starts_a_job_whose_submitter_died(tmp_path: Path) -> None:
     jobs = control()
     job = jobs._store.add(
-        __import__("tuneport.compiler.plan", fromlist=["x"]).plan_to_json(plan(shell("echo here"))),
+        plan_to_json(plan(shell("echo here"))),
         experiment="",
         source="",
         fleet="local",
@@ -153,7 +154,10 @@ def test_following_ends_when_the_job_is_stopped_or_lost() -> None:
 
 def test_odd_bytes_and_endless_lines_do_not_upset_a_reader() -> None:
     jobs = control()
-    text = "import sys; w = sys.stdout.buffer.write; w(b'\\xff\\xfe ok\\n'); w(b'x' * 3_000_000); w(b'\\nend\\n')"
+    text = (
+        "import sys; w = sys.stdout.buffer.write\n"
+        "w(b'\\xff\\xfe ok\\n'); w(b'x' * 3_000_000); w(b'\\nend\\n')"
+    )
     job = jobs.wait(jobs.submit(plan(python(text))).id)
     found = [line.text for line in jobs.logs(job.id)]
     assert found[0] == "\ufffd\ufffd ok"
