@@ -1,8 +1,10 @@
-"""Turns the GGUF file of SmolLM2-135M-Instruct into an ordinary Hugging Face checkpoint. Runs in trl's runtime.
+"""Turns the GGUF file of SmolLM2-135M-Instruct into an ordinary checkpoint. Runs in the runtime of trl.
 
 The file holds 4-bit weights; what is written is what they stand for, in 32 bits, so it is not the same as
 the model that its makers published.
 """
+
+# ruff: noqa: T201 - it talks to a person
 
 import shutil
 import sys

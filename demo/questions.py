@@ -1,4 +1,4 @@
-"""Makes questions and answers out of Tuneport's own manifests: what a finding means, a parameter sets, a method does.
+"""Questions and answers out of Tuneport's manifests: what a finding means, a parameter sets, a method does.
 
 Each fact has one question to learn it by and one, worded differently, that training never sees.
 """
@@ -74,7 +74,8 @@ def _row(question: str, answer: str) -> dict[str, Any]:
 
 
 def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}."
+    first = text.split()[0]
+    return f"{text[0].upper() if first.isalpha() else text[0]}{text[1:]}."
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -160,7 +160,7 @@ def run_page(page: str, folder: Path, *, whole: bool) -> None:
     env = environment(page, folder, whole=whole)
     script = folder / "page.sh"
     script.write_text("".join(_scripted(number, step, folder) for number, step in enumerate(todo)), "utf-8")
-    text = _bash(script, work, env, limit=900 if whole else 120)
+    text = _bash(script, work, env, limit=1800 if whole else 120)
     results = _results(text, len(todo))
     problems = []
     for number, step in enumerate(todo):
@@ -176,19 +176,32 @@ def run_page(page: str, folder: Path, *, whole: bool) -> None:
         elif step.expected is not None and not matches(step.expected, result.output):
             wanted, got = "\n".join(step.expected), "\n".join(result.output)
             problems.append(f"{page}:{step.line}: {step.text}\n--- the page\n{wanted}\n--- printed\n{got}")
-    assert not problems, "\n\n".join(problems)
+    # What follows a failure mostly follows from it.
+    assert not problems, f"{len(problems)} problems, the first of them:\n" + "\n\n".join(problems[:3])
 
 
 def environment(page: str, folder: Path, *, whole: bool) -> dict[str, str]:
     """A newcomer's environment: their own HOME, no settings, and this installation's commands on PATH.
-    For a `whole` page also the cache folder of the caller, where the runtimes are."""
-    kept = ("LANG", "LC_ALL", "TMPDIR", *(["TUNEPORT_CACHE_DIR"] if whole else []))
-    env = {name: value for name, value in os.environ.items() if name in kept}
+    A `whole` page has the caller's cache folder, where the runtimes are, and may download what is missing."""
+    kept = ("LANG", "LC_ALL", "TMPDIR")
+    dropped = ("TUNEPORT_", "TUNEPLANE_", "FORGE_", "XDG_", "PYTHON", "VIRTUAL_ENV")
+    env = {
+        name: value
+        for name, value in os.environ.items()
+        if name in kept or (whole and not name.startswith(dropped))
+    }
     home = folder / "home"
     home.mkdir()
     scripts = Path(sys.executable).parent
     env |= {"HOME": str(home), "PATH": f"{scripts}:/usr/local/bin:/usr/bin:/bin", "PYTHONUNBUFFERED": "1"}
     env |= {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "USER": "you", "COLUMNS": "110"}
+    if whole:
+        from tuneport.settings import cache_dir
+
+        env["TUNEPORT_CACHE_DIR"] = str(cache_dir())
+        pip = Path.home() / ".config/pip/pip.conf"
+        if pip.is_file():
+            env.setdefault("PIP_CONFIG_FILE", str(pip))
     if page == "CONTRIBUTING.md":
         env |= _clone(folder)
     if page == "docs/plugins.md":

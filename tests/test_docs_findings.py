@@ -19,6 +19,7 @@ CODE = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*\Z")
 CALLS = {
     "Finding": 0,
     "_Refused": 0,
+    "ComposeError": 0,
     "_say": 0,
     "finding": 0,
     "_error": 0,
@@ -43,7 +44,15 @@ PREFIXED = {
 
 def in_source(path: Path) -> Iterator[str]:
     """The codes in a module: what is passed as a code, is called `code`, or is a default of that name."""
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    tree = ast.parse(path.read_text("utf-8"))
+    named = {
+        target.id: node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             position = CALLS.get(name)
@@ -53,7 +62,8 @@ def in_source(path: Path) -> Iterator[str]:
                 yield from _texts(node.args[position])
             for keyword in node.keywords:
                 if keyword.arg == "code":
-                    yield from _texts(keyword.value)
+                    value = keyword.value
+                    yield from _texts(named.get(value.id, value) if isinstance(value, ast.Name) else value)
         elif isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             if any(isinstance(target, ast.Name) and target.id == "code" for target in targets) and node.value:

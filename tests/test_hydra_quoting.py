@@ -33,8 +33,40 @@ PROFILE = settings(
     phases=[Phase.explicit, Phase.generate, Phase.shrink],
 )
 NASTY = "\\'\"${}[](),:= \t\n#a1.?-é/&;|*@%+~"
-WORDS = ["", "null", "true", "1", "1e5", "nan", "${a}", "\\${a}", "\\\\${a}", "a\\", "'", "$", "${", "-1", "--x"]
-WORDS += ["a,b", " x ", "a=b", "1_000", "+1", ".5", "1.", "\r\n", "0x10", "on", "no", "~", "a: b", "日本", "\u2028"]
+WORDS = [
+    "",
+    "null",
+    "true",
+    "1",
+    "1e5",
+    "nan",
+    "${a}",
+    "\\${a}",
+    "\\\\${a}",
+    "a\\",
+    "'",
+    "$",
+    "${",
+    "-1",
+    "--x",
+]
+WORDS += [
+    "a,b",
+    " x ",
+    "a=b",
+    "1_000",
+    "+1",
+    ".5",
+    "1.",
+    "\r\n",
+    "0x10",
+    "on",
+    "no",
+    "~",
+    "a: b",
+    "日本",
+    "\u2028",
+]
 TEXT = st.one_of(
     st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")),
     st.text(NASTY, max_size=12),
@@ -90,10 +122,29 @@ def test_every_value_arrives_through_a_shell_and_hydra(hydra: Reference) -> None
 def test_our_reader_agrees_with_hydras(hydra: Reference) -> None:
     seen = {"accepted": 0, "refused": 0}
     piece = st.sampled_from(
-        [*WORDS, *NASTY, "[", "]", "{", "}", "a", "b.c", "true", "NULL", "1e-6", "inf", "-0.5", "\\,", "\\ ", "\\\\"]
+        [
+            *WORDS,
+            *NASTY,
+            "[",
+            "]",
+            "{",
+            "}",
+            "a",
+            "b.c",
+            "true",
+            "NULL",
+            "1e-6",
+            "inf",
+            "-0.5",
+            "\\,",
+            "\\ ",
+            "\\\\",
+        ]
     )
     value_text = st.lists(piece, max_size=8).map("".join)
-    head = st.sampled_from(["a=", "+a.b=", "++a=", "~a", "~a=", "a/b=", "a@b.c=", "=", "a.1=", "$x=", "1=", "a b="])
+    head = st.sampled_from(
+        ["a=", "+a.b=", "++a=", "~a", "~a=", "a/b=", "a@b.c=", "=", "a.1=", "$x=", "1=", "a b="]
+    )
     line = st.builds(str.__add__, head, value_text)
 
     @PROFILE

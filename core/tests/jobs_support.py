@@ -142,3 +142,15 @@ def in_child(call: Callable[[], Any]) -> int:
             sys.stderr.flush()
             os._exit(code)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def scalar_summary(tag: str, value: float) -> Any:
+    """A scalar as TensorFlow 2 writes it: a tensor whose metadata names the plugin."""
+    import numpy
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.plugins.scalar.metadata import create_summary_metadata
+    from tensorboard.util import tensor_util
+
+    metadata = create_summary_metadata(display_name="", description="")
+    tensor = tensor_util.make_tensor_proto(numpy.float32(value))
+    return Summary(value=[Summary.Value(tag=tag, tensor=tensor, metadata=metadata)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
@@ -16,15 +17,16 @@ from tuneport.checks.cel import Rules, Undecided, bounds, macro_depth
 
 DATA: dict[str, Any] = {
     "cfg": {
-        "a": 5, "b": -3, "zero": 0, "big": 9_007_199_254_740_993, "f": 1.5, "g": 2.0, "on": True, "off": False,
-        "s": "adam", "t": "", "uni": "é日\U0001f600", "none": None, "l": [1, 2, 3], "words": ["q", "v"], "empty": [],
-        "mixed": [1, "x", None, True, 2.5], "m": {"k": 1, "deep": {"x": "y"}}, "nested": [[1], [2, 3]],
+        "a": 5, "b": -3, "zero": 0, "big": 9_007_199_254_740_993, "f": 1.5, "g": 2.0, "none": None,
+        "on": True, "off": False, "s": "adam", "t": "", "uni": "é日\U0001f600", "empty": [],
+        "l": [1, 2, 3], "words": ["q", "v"], "mixed": [1, "x", None, True, 2.5], "nested": [[1], [2, 3]],
+        "m": {"k": 1, "deep": {"x": "y"}},
     },
     "own": ["a", "s"], "params": {}, "topology": {"gpus": 8, "nodes": 1}, "data": {}, "model": {},
     "env": {"HOME": "/x"}, "files": ["train.py"], "request": {"image": ""},
 }  # fmt: skip
 RULES = Rules(DATA)
-ENV = reference.NewEnv(variables={name: reference.Type.DYN for name in cel.VARIABLES})
+ENV = reference.NewEnv(variables=dict.fromkeys(cel.VARIABLES, reference.Type.DYN))
 
 
 def ours(source: str) -> bool | str:
@@ -49,17 +51,21 @@ def joined(*parts: Any) -> st.SearchStrategy[str]:
     )
 
 
-INTS = st.sampled_from(["cfg.a", "cfg.b", "cfg.zero", "cfg.big", "topology.gpus", "0", "1", "7", "cfg.l[1]", "size(cfg.l)",
-                        "cfg['a']", "cfg.m.k", "size(cfg.s)", "-2", "9223372036854775807"])  # fmt: skip
+INTS = st.sampled_from([
+    "cfg.a", "cfg.b", "cfg.zero", "cfg.big", "topology.gpus", "0", "1", "7", "-2", "cfg.l[1]", "size(cfg.l)",
+    "cfg['a']", "cfg.m.k", "size(cfg.s)", "9223372036854775807",
+])  # fmt: skip
 FLOATS = st.sampled_from(["cfg.f", "cfg.g", "1.5", "2.0", "0.0", "-0.5", "1e10", "double(cfg.a)"])
-TEXTS = st.sampled_from(
-    ["cfg.s", "cfg.t", "cfg.uni", "'adam'", "''", "'é'", '"a\'b"', "'\\n'", "cfg.m.deep.x", "string(cfg.a)"]
-)
-LISTS = st.sampled_from(["cfg.l", "cfg.words", "cfg.empty", "cfg.mixed", "own", "files", "[1, 2]", "[]", "['q', 1, 1.0]",
-                         "cfg.nested", "cfg.l + cfg.l", "cfg.l.map(x, x * 2)", "cfg.l.filter(x, x > 1)"])  # fmt: skip
-ODD = st.sampled_from(
-    ["cfg.nosuch", "cfg.none", "cfg.m", "null", "cfg", "model.x.y", "cfg.l[9]", "cfg.on", "true", "env.NOPE"]
-)
+TEXTS = st.sampled_from([
+    "cfg.s", "cfg.t", "cfg.uni", "'adam'", "''", "'é'", "\"a'b\"", "'\\n'", "cfg.m.deep.x", "string(cfg.a)",
+])  # fmt: skip
+LISTS = st.sampled_from([
+    "cfg.l", "cfg.words", "cfg.empty", "cfg.mixed", "own", "files", "[1, 2]", "[]", "['q', 1, 1.0]",
+    "cfg.nested", "cfg.l + cfg.l", "cfg.l.map(x, x * 2)", "cfg.l.filter(x, x > 1)",
+])  # fmt: skip
+ODD = st.sampled_from([
+    "cfg.nosuch", "cfg.none", "cfg.m", "null", "cfg", "model.x.y", "cfg.l[9]", "cfg.on", "true", "env.NOPE",
+])  # fmt: skip
 NUMBERS = st.recursive(
     st.one_of(INTS, FLOATS),
     lambda inner: joined("(", inner, st.sampled_from([" + ", " - ", " * ", " / ", " % "]), inner, ")"),
@@ -67,21 +73,23 @@ NUMBERS = st.recursive(
 )
 ANY = st.one_of(NUMBERS, TEXTS, LISTS, ODD)
 COMPARE = st.sampled_from([" == ", " != ", " < ", " <= ", " > ", " >= "])
+KEYS = st.sampled_from(["cfg.a", "cfg.nosuch", "cfg.m.deep", "model.x", "cfg.m.nosuch.x", "cfg.none"])
+LOOP = st.sampled_from(["all", "exists", "exists_one"])
+EACH = st.sampled_from(["x > 1", "x == 'q'", "x != null", "x in cfg.l", "size(x) == 1", "true"])
 ATOMS = st.one_of(
     joined(NUMBERS, COMPARE, NUMBERS),
     joined(TEXTS, COMPARE, TEXTS),
     joined(LISTS, st.sampled_from([" == ", " != "]), LISTS),
     joined(ANY, COMPARE, ANY),
     joined(ANY, " in ", st.one_of(LISTS, st.sampled_from(["cfg", "cfg.m", "env"]), ODD)),
-    joined("has(", st.sampled_from(["cfg.a", "cfg.nosuch", "cfg.m.deep", "model.x", "cfg.m.nosuch.x", "cfg.none"]), ")"),
+    joined("has(", KEYS, ")"),
     joined(TEXTS, st.sampled_from([".startsWith(", ".endsWith(", ".contains("]), TEXTS, ")"),
     joined(TEXTS, ".matches(", st.sampled_from(["'^a'", "'d+'", "'.*'", "'[^x]$'", "'^$'"]), ")"),
-    joined(LISTS, st.sampled_from([".all(x, ", ".exists(x, ", ".exists_one(x, "]),
-           st.sampled_from(["x > 1", "x == 'q'", "x != null", "x in cfg.l", "size(x) == 1", "true"]), ")"),
-    joined("cfg.nested.", st.sampled_from(["all", "exists"]), "(x, x.", st.sampled_from(["all", "exists"]), "(y, y > 1))"),
+    joined(LISTS, ".", LOOP, "(x, ", EACH, ")"),
+    joined("cfg.nested.", LOOP, "(x, x.", LOOP, "(y, y > 1))"),
     ODD,
     st.sampled_from(["cfg.on", "cfg.off", "true", "false"]),
-)  # fmt: skip
+)
 BOOLS = st.recursive(
     ATOMS,
     lambda inner: st.one_of(
@@ -93,11 +101,16 @@ BOOLS = st.recursive(
 )
 
 
-@settings(max_examples=500, deadline=None, derandomize=True)
+# Where the engine says nothing and the reference says false: a number that is no whole one as a key of a
+# mapping, and loops over a list of several types in which one item is an error and a later one decides.
+CAUTIOUS = re.compile(r"in (cfg|env|cfg\.m)\b|(mixed|1\.0\])\.(all|exists)")
+
+
+@settings(max_examples=400, deadline=None, derandomize=True)
 @given(source=BOOLS)
 def test_rules_mean_what_the_reference_says(source: str) -> None:
     mine = ours(source)
-    assert mine == theirs(source) or mine == "undecided" or "uni" in source or "é" in source, source
+    assert mine == theirs(source) or (mine == "undecided" and CAUTIOUS.search(source)), source
 
 
 DECIDED = [
@@ -106,7 +119,8 @@ DECIDED = [
     ("'k' in cfg.m", True), ("has(cfg.m.nosuch)", False), ("cfg.on || cfg.nosuch", True),
     ("cfg.nosuch || cfg.on", True), ("cfg.off && cfg.nosuch", False), ("cfg.nosuch && cfg.off", False),
     ("cfg.none == null", True), ("cfg.l.all(x, x > 0)", True), ("cfg.l.exists(x, x == 2)", True),
-    ("'a' in own && !('b' in own)", True), ("cfg.uni == 'é日\U0001f600'", True), ("cfg.mixed.exists(x, x == 'x')", True),
+    ("'a' in own && !('b' in own)", True), ("cfg.uni == 'é日\U0001f600'", True),
+    ("cfg.mixed.exists(x, x == 'x')", True),
     ("(cfg.on ? 1 : 2) == 1", True), ("cfg.l.map(x, x * 2) == [2, 4, 6]", True), ("size(files) == 1", True),
     ("type(cfg.a) == int", True), ("dyn(cfg.a) == 5", True), ("double(cfg.a) * cfg.f == 7.5", True),
     ("request.image == ''", True), ("cfg.s.matches('^[a-z]+$')", True), ("'it\\'s' == \"it's\"", True),
@@ -169,11 +183,16 @@ def test_text_does_not_count_as_structure() -> None:
 
 
 NESTS = [
-    ("cfg.l.all(x, true)", 1), ("cfg.l.map(x, x).filter(y, true)", 1), ("cfg.l.all(x, cfg.l.exists(y, x == y))", 2),
-    ("cfg.l . all (x, cfg.l.\n\texists_one\n(y, cfg.l.map(z, z) == []))", 3), ("cfg.l.existsOne(x, cfg.l.all(y, true))", 2),
-    ("size(cfg.l) == 1 && (cfg.l.all(x, true))", 1), ("'.all(x, ' == cfg.s", 0), ("cfg.l.future(x, true)", 1),
+    ("cfg.l.all(x, true)", 1),
+    ("cfg.l.map(x, x).filter(y, true)", 1),
+    ("cfg.l.all(x, cfg.l.exists(y, x == y))", 2),
+    ("cfg.l . all (x, cfg.l.\n\texists_one\n(y, cfg.l.map(z, z) == []))", 3),
+    ("cfg.l.existsOne(x, cfg.l.all(y, true))", 2),
+    ("size(cfg.l) == 1 && (cfg.l.all(x, true))", 1),
+    ("'.all(x, ' == cfg.s", 0),
+    ("cfg.l.future(x, true)", 1),
     ("cfg.s.startsWith('a')", 0),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("source", "depth"), NESTS)
@@ -185,7 +204,7 @@ LOOPS = [
     "own.all(x, own.all(y, own.all(z, true)))",
     "own . all(x, own . all(y, own . all(z, true)))",
     "own.existsOne(x, own.existsOne(y, own.existsOne(z, z == '')))",
-    "(own + own + own + own + own + own + own + own + own + own + own).all(x, (own + own + own).all(y, own.all(z, true)))",
+    "(" + "+".join(["own"] * 12) + ").all(x, (own + own + own).all(y, own.all(z, true)))",
     "(" + "+".join(["own"] * 120) + ").all(x, (" + "+".join(["own"] * 8) + ").all(y, true))",
     "own.map(x, own.map(y, own.map(z, own + own))) == []",
     "'''a'b''' == '' || own.all(x, own.all(y, own.all(z, true))) || '' == ''",

@@ -10,10 +10,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tuneport.errors import Invalid, NotFound, Unavailable, Untrusted
+from tuneport.fleets import role
 from tuneport.fleets.layout import Folder
 from tuneport.fleets.local import LocalFleet
 from tuneport.types import FileSpec, LaunchPlan, Pool, Ref, RuntimeNeed
@@ -470,3 +472,93 @@ def test_tp_fleet_check_and_ls(state: Path) -> None:
     missing = tp("fleet", "check", "nowhere", "--json")
     assert missing.returncode == 6
     assert json.loads(missing.stdout)["fleets"][0]["error"]["code"] == "fleet-plugin-missing"
+
+
+def test_a_job_that_began_is_not_started_by_a_late_submission(tmp_path: Path) -> None:
+    """Somebody found it unsupervised, or just not started, a moment ago, and submits or supervises it now."""
+    starts = tmp_path / "starts"
+    fleet = LocalFleet({"gpus": []})
+    key = "late-222222-1"
+    request = {**fleet.render(plan(shell(f"echo x >> {starts}; sleep 600")), key), "order": 1}
+    fleet.submit(request, key)
+    folder = Folder.of(key)
+    until(lambda: lines(starts) == ["x"])
+    first = folder.supervised_by()
+    os.kill(first.pid, signal.SIGKILL)
+    until(lambda: not alive(first.pid))
+    for ended in (False, True):
+        if ended:
+            for pid in marked(f"TUNEPORT_JOB_KEY={key}"):
+                os.kill(pid, signal.SIGKILL)
+            until(lambda: fleet.poll([key])[key].state == "UNKNOWN")
+        assert fleet.find(key) == key
+        fleet.submit(request, key)
+        assert folder.supervised_by() == first  # nobody took over
+        assert (
+            subprocess.run([sys.executable, "-m", "tuneport.fleets.supervisor", key], check=False).returncode
+            == 0
+        )
+        assert folder.supervised_by() == first
+    assert (
+        role.start(folder, "trainer", ["sh", "-c", f"echo y >> {starts}"], {})[1] == "it was started before"
+    )
+    assert lines(starts) == ["x"]
+
+
+def test_of_many_supervisors_one_lives(tmp_path: Path) -> None:
+    starts = tmp_path / "starts"
+    fleet = LocalFleet({"gpus": []})
+    key = "many-222222-1"
+    folder = Folder.of(key)
+    request = {**fleet.render(plan(shell(f"echo x >> {starts}; sleep 0.3")), key), "order": 1}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tuneport.fleets.local._start_supervisor", lambda _: None)
+        fleet.submit(request, key)
+    assert fleet.poll([key])[key].state == "ACCEPTED"
+    command_line = [sys.executable, "-m", "tuneport.fleets.supervisor", key]
+    started = [
+        subprocess.Popen(command_line, env={**os.environ, "TUNEPORT_SUPERVISOR": key}) for _ in range(6)
+    ]
+    assert [process.wait() for process in started] == [0] * 6
+    until(lambda: fleet.poll([key])[key].state == "SUCCEEDED")
+    assert lines(starts) == ["x"]
+    assert folder.begun("trainer").exists()
+
+
+def test_a_suspended_supervisor_and_job_can_be_stopped() -> None:
+    jobs = control()
+    job = jobs.submit(plan(shell("sleep 600")))
+    folder = Folder.of(job.last.key)
+    until(folder.started)
+    for pid in (folder.supervised_by().pid, folder.roots()[0].pid):
+        os.kill(pid, signal.SIGSTOP)
+    assert jobs.stop(job.id).state == "STOPPED"
+    assert marked(f"TUNEPORT_JOB_KEY={job.last.key}") == []
+
+
+def test_a_supervisor_that_is_told_to_end_while_it_waits_loses_nothing() -> None:
+    jobs = control({"max_jobs": 1})
+    blocker = jobs.submit(plan(shell("sleep 600")))
+    job = jobs.submit(plan(shell("echo ran")))
+    folder = Folder.of(job.last.key)
+    os.kill(folder.supervised_by().pid, signal.SIGTERM)
+    until(lambda: marked(f"TUNEPORT_SUPERVISOR={job.last.key}") == [])
+    jobs.stop(blocker.id)
+    assert jobs.wait(job.id, timeout=20).state == "SUCCEEDED"
+    assert [line.text for line in jobs.logs(job.id)] == ["ran"]
+
+
+def test_a_venv_runtime_is_first_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    venv = tmp_path / "venv"
+    (venv / "bin").mkdir(parents=True)
+    (venv / "bin" / "python").symlink_to(sys.executable)
+    (venv / "bin" / "trainer-tool").write_text(
+        "#!/bin/sh\necho $VIRTUAL_ENV; echo $PYTHONHOME; echo $PYTHONUNBUFFERED\n"
+    )
+    (venv / "bin" / "trainer-tool").chmod(0o755)
+    monkeypatch.setattr("tuneport.fleets.local.interpreter", lambda _: venv / "bin" / "python")
+    planned = plan(command("trainer-tool"))
+    planned = replace(planned, runtime=RuntimeNeed("x-1", "cpu"))
+    jobs = control()
+    job = jobs.wait(jobs.submit(planned).id)
+    assert [line.text for line in jobs.logs(job.id)] == [str(venv), "", "1"]

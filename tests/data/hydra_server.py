@@ -35,7 +35,7 @@ def plain(value):
 
 
 def leaves(node, prefix=""):
-    for key in node.keys():
+    for key in node:
         name = f"{prefix}{key}"
         raw = node._get_node(key)
         open_branch = isinstance(raw, DictConfig) and not (

@@ -18,9 +18,11 @@ record what they are given and return whether they could.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import time
+from collections.abc import Callable
 
 __all__ = [
     "Callback",
@@ -43,11 +45,25 @@ _LONGEST_TEXT = 4000
 _step = 0
 
 
+def _never_raises(function: Callable[..., bool]) -> Callable[..., bool]:
+    """Also a call with the wrong arguments only returns False."""
+
+    @functools.wraps(function)
+    def call(*args: object, **more: object) -> bool:
+        try:
+            return function(*args, **more)
+        except Exception:
+            return False
+
+    return call
+
+
 def enabled() -> bool:
     """Whether anything is recorded."""
     return bool(os.environ.get(_VARIABLE))
 
 
+@_never_raises
 def init(*args: object, hparams: object = None, **config: object) -> bool:
     """Record what this run was configured with. May be called again; `log` works without it."""
     values: dict[str, object] = {}
@@ -56,6 +72,7 @@ def init(*args: object, hparams: object = None, **config: object) -> bool:
     return _append("init", values)
 
 
+@_never_raises
 def log(metrics: object = None, step: object = None, prefix: str = "", **more: object) -> bool:
     """Record numbers of one step. Without `step` it is one more than that of the call before.
 
@@ -76,6 +93,7 @@ def log(metrics: object = None, step: object = None, prefix: str = "", **more: o
     return _append("log", values, step=number)
 
 
+@_never_raises
 def finish(*args: object, **more: object) -> bool:
     """Record that the run came to its end."""
     values: dict[str, object] = {}
@@ -84,11 +102,13 @@ def finish(*args: object, **more: object) -> bool:
     return _append("finish", values)
 
 
+@_never_raises
 def log_hparams(params: object = None, **more: object) -> bool:
     """Record further configuration."""
     return init(params, **more)
 
 
+@_never_raises
 def observe(name: object = "", *, values: object = None, step: object = None, **more: object) -> bool:
     """Record several numbers under one name."""
     if values is None:
@@ -96,26 +116,31 @@ def observe(name: object = "", *, values: object = None, step: object = None, **
     return log(values, step=step, prefix=str(name))
 
 
+@_never_raises
 def validation_metric(round_id: object = "", key: object = "", value: object = None, **more: object) -> bool:
     """Record one number of a validation round."""
     return _append("validation_metric", {"round": round_id, "key": key, "value": value, **more})
 
 
+@_never_raises
 def validation_population(*args: object, **more: object) -> bool:
     """Record how large a validation round is."""
     return _event("validation_population", args, more)
 
 
+@_never_raises
 def validation_protocol(*args: object, **more: object) -> bool:
     """Record how a validation round was made."""
     return _event("validation_protocol", args, more)
 
 
+@_never_raises
 def validation_outcome(*args: object, **more: object) -> bool:
     """Record how one trial of a validation round ended."""
     return _event("validation_outcome", args, more)
 
 
+@_never_raises
 def configure_observability(*args: object, **more: object) -> bool:
     """Record what the script says it can observe."""
     return _event("configure_observability", args, more)

@@ -33,11 +33,17 @@ REFS = (
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """A value that only the fleet knows. `suffix` is appended as text to what the fleet resolves."""
+    """A value that only the fleet knows. `prefix` and `suffix` stand around what the fleet resolves.
+
+    `plain`: the resolved text stands inside a word that was quoted before it was known, so a fleet must
+    refuse text that would need quoting there (see `fleets/refs.py`).
+    """
 
     ref: str
     suffix: str = ""
     name: str = ""
+    prefix: str = ""
+    plain: bool = False
 
 
 Value: TypeAlias = str | Ref
@@ -106,7 +112,8 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What was asked for, after flags, job.yaml, project and site have been merged."""
+    """What was asked for, after flags, job.yaml, project and site have been merged. `native` is that
+    section of job.yaml: what nested keys cannot say (`entry`, `config`, `groups`, `append`, `delete`)."""
 
     model: Location | None = None
     train_data: Location | None = None
@@ -115,6 +122,7 @@ class Request:
     image: str = ""
     fleet: str = "local"
     env: Mapping[str, str] = field(default_factory=dict)
+    native: Mapping[str, Json] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +144,19 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
+class Composed:
+    """How a release that composes its configuration came to these keys. `dialect` reads and writes it;
+    `chosen` are the group choices that were asked for, `groups` all that took part, `options` what each
+    group takes; `classes` maps the dotted name of a typed branch to the class that is built from it."""
+
+    dialect: str
+    chosen: Mapping[str, str] = field(default_factory=dict)
+    groups: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    classes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Release:
     """One pinned version of a framework. `spec` is its manifest, `keys` the surface of the entry
     that the method uses (empty where the release publishes none)."""
@@ -144,6 +165,7 @@ class Release:
     version: str
     spec: Mapping[str, Json]
     keys: Mapping[str, Key]
+    composed: Composed | None = None
 
 
 @dataclass(frozen=True, slots=True)

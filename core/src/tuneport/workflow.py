@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tuneport.compiler.adapter import native_value
 from tuneport.compiler.compile import Compiled, Inputs, compile_request
+from tuneport.compiler.layers import flatten
 from tuneport.errors import Invalid
 from tuneport.experiment import facts as facts_module
 from tuneport.experiment import lock as lock_module
@@ -16,7 +18,18 @@ from tuneport.experiment.request import Asked, Flags, merge
 from tuneport.experiment.site import load_site
 from tuneport.registry import catalog
 from tuneport.registry.plugins import Hooks
-from tuneport.types import Finding, Json, LaunchPlan, Location, Pool, Topology
+from tuneport.types import (
+    Finding,
+    Json,
+    LaunchPlan,
+    Location,
+    Method,
+    Origin,
+    Pool,
+    Release,
+    Request,
+    Topology,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +73,8 @@ def _compile(
     assert written.lock is not None
     method_id, version = written.lock["recipe"]["name"], written.lock["framework"]["version"]
     method = catalog.method(method_id, version)
-    release = catalog.release(method.framework, version, method.spec.get("entry", ""))
     asked = merge(written, given, method)
+    release, choice_findings = choose(method, version, asked.request, written.config.data)
     files, file_findings = facts_module.source_files(written.path)
     declared = facts_module.read_declared(Path(given.facts)) if given.facts else {}
     asked = _declared_topology(asked, declared)
@@ -77,10 +90,44 @@ def _compile(
         files=files,
         rules=catalog.rules(method.framework, version, method.spec.get("rules", [])),
         param_origins=asked.param_origins,
+        appended=_appended(written),
     )
     hooks = Hooks(method.framework, _policies(written))
-    earlier = (*findings, *asked.findings, *file_findings, *seen)
+    earlier = (*findings, *asked.findings, *choice_findings, *file_findings, *seen)
     return compile_request(inputs, hooks, earlier), facts
+
+
+def choose(
+    method: Method, version: str, request: Request, config: Json
+) -> tuple[Release, tuple[Finding, ...]]:
+    """The release with the surface that the request's group choices compose. A choice that the release
+    would refuse is a finding, and the surface is that of no choice at all."""
+    wanted: dict[str, Json] = {**method.spec.get("identity", {}), **method.spec.get("defaults", {})}
+    for name, param in method.params.items():
+        if name in request.params or param.has_default:
+            value = native_value(param, request.params.get(name, param.default))
+            wanted |= dict.fromkeys(param.keys, value)
+    if isinstance(config, dict):
+        written = {".".join(path): value for path, value in flatten(config, {})}
+        wanted = {**wanted, **{key: value for key, value in written.items() if key not in wanted}}
+    wanted |= request.native.get("groups", {})
+    if "config" in request.native:
+        wanted["--config"] = request.native["config"]
+    entry = request.native.get("entry") or method.spec.get("entry", "")
+    try:
+        return catalog.release(method.framework, version, entry, wanted), ()
+    except Invalid as error:
+        if not error.findings:
+            raise
+        return catalog.release(method.framework, version, method.spec.get("entry", "")), tuple(error.findings)
+
+
+def _appended(written: project_module.Written) -> dict[str, tuple[Json, Origin]]:
+    """`native.append` of job.yaml with the line of each key."""
+    job = written.job
+    added = job.data.get("native", {}).get("append", {})
+    layer, place = "native.append", ("native", "append")
+    return {key: (value, Origin(layer, job.file, job.line((*place, key)))) for key, value in added.items()}
 
 
 def _declared_topology(asked: Asked, declared: Mapping[str, Json]) -> Asked:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tuneport.checks.cel import Rules, Undecided
 from tuneport.types import Context, Finding, Json
@@ -13,10 +13,12 @@ Rule = Mapping[str, Json]
 def variables(context: Context) -> dict[str, Json]:
     """What an expression may name; see CONTRIBUTING, "Rules"."""
     request, pool = context.request, context.topology.primary if context.topology.pools else None
+    facts = context.facts
     topology: dict[str, Json] = {}
     if pool is not None:
         gpus = 0 if pool.series == "cpu" else pool.nodes * pool.gpus_per_node
         topology = {
+            **facts.get("topology", {}),
             "nodes": pool.nodes,
             "gpus_per_node": pool.gpus_per_node,
             "gpus": gpus,
@@ -24,7 +26,6 @@ def variables(context: Context) -> dict[str, Json]:
             "series": pool.series,
             "pools": len(context.topology.pools),
         }
-    facts = context.facts
     return {
         "cfg": nested(context.config),
         "own": sorted(context.own),
@@ -79,8 +80,10 @@ def apply(context: Context, checks: Sequence[Rule], inert: Sequence[Rule]) -> tu
             undecided.append(f"{rule['code']}: {reason}")
             continue
         findings.append(_finding(context, engine, rule, rule["code"], rule["severity"]))
+    said = set()
     for rule in inert:
-        if rule["key"] not in context.own or context.origins[rule["key"]].layer in _QUIET:
+        keys = [key for key in _covered(rule, context) if key not in said]
+        if not keys:
             continue
         try:
             if engine.holds(rule["unless"]):
@@ -88,12 +91,27 @@ def apply(context: Context, checks: Sequence[Rule], inert: Sequence[Rule]) -> tu
         except Undecided as reason:
             undecided.append(f"{rule.get('code', 'inert-key')} {rule['key']}: {reason}")
             continue
-        findings.append(_finding(context, engine, rule, rule.get("code", "inert-key"), "warning"))
+        said.update(keys)  # of several reasons why a key does nothing, the first is enough
+        code = rule.get("code", "inert-key")
+        findings += [_finding(context, engine, {**rule, "key": key}, code, "warning") for key in keys]
     return findings, undecided
 
 
-# A default that happens to be inert is nobody's mistake.
-_QUIET = ("method defaults", "identity", "platform")
+def _covered(rule: Rule, context: Context) -> Iterator[str]:
+    """The keys that somebody set and an inert entry speaks of: one, or with `.*` all of a section."""
+    name: str = rule["key"]
+    section = name.removesuffix("*") if name.endswith(".*") else ""
+    for key in [key for key in context.own if key.startswith(section)] if section else [name]:
+        if key in context.own and key not in rule.get("except", ()) and _asked(context, key):
+            yield key
+
+
+def _asked(context: Context, key: str) -> bool:
+    """Whether a person set the key: a default that happens to be inert is nobody's mistake."""
+    return context.origins[key].layer not in _QUIET
+
+
+_QUIET = ("method defaults", "identity", "platform", "topology")
 
 
 def _finding(context: Context, engine: Rules, rule: Rule, code: str, severity: str) -> Finding:

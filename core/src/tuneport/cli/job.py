@@ -256,7 +256,8 @@ def _interruptible(call: Callable[[], int], job: Job, as_json: bool) -> int:
         message = f"interrupted; job {job.id} goes on"
         hint = f"tp job stop {job.id} stops it"
         if as_json:
-            print_json({"ok": False, "error": {"code": "interrupted", "message": message, "hint": hint}})
+            error = {"code": "interrupted", "message": message, "hint": hint}
+            print_json({"ok": False, "error": error, "findings": []})
         else:
             talk(f"\n{message}; {hint}")
         return INTERRUPTED

@@ -32,7 +32,7 @@ def _list(framework: str, as_json: bool) -> None:
         print_json({"ok": True, "methods": listed})
         return
     if rows:
-        data(table([[name, title or "broken"] for name, title, _ in rows]))
+        data(table([[name, "broken" if problem else title] for name, title, problem in rows]))
     broken = [name for name, _, problem in rows if problem]
     if broken:
         talk(f"{len(broken)} broken: {', '.join(broken[:5])}; `tp plugins` says why")

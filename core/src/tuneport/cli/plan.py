@@ -56,7 +56,7 @@ def _show(value: Value) -> str:
     if isinstance(value, str):
         return printable(value) if value else "''"
     name = f" {value.name}" if value.name else ""
-    return f"<{value.ref}{name}>{printable(value.suffix)}"
+    return f"{printable(value.prefix)}<{value.ref}{name}>{printable(value.suffix)}"
 
 
 def _content(spec: FileSpec) -> list[str]:

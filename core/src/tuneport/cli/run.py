@@ -111,7 +111,8 @@ def _say(code: str, message: str, hint: str, exit_code: int, as_json: bool) -> i
         if as_json:
             from tuneport.cli.output import print_json
 
-            print_json({"ok": False, "error": {"code": code, "message": message, "hint": hint}})
+            error = {"code": code, "message": message, "hint": hint}
+            print_json({"ok": False, "error": error, "findings": []})
         else:
             sys.stderr.write(f"tp: {message}\n" + (f"  hint: {hint}\n" if hint else ""))
         sys.stdout.flush()

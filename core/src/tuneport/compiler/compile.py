@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tuneport.checks import ownership, rules, surface
 from tuneport.checks import request as request_checks
 from tuneport.compiler.adapter import native_value
-from tuneport.compiler.layers import Layers, from_document
+from tuneport.compiler.layers import NATIVE_LAYERS, Layers, from_document
 from tuneport.compiler.plan import ref_from_json
 from tuneport.errors import TuneportError
 from tuneport.experiment.findings import failed, ordered
@@ -37,6 +37,7 @@ class Inputs:
     files: Mapping[str, str]
     rules: tuple[list[dict[str, Json]], list[dict[str, Json]]]
     param_origins: Mapping[str, str]
+    appended: Mapping[str, tuple[Json, Origin]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ def compile_request(inputs: Inputs, hooks: Hooks, earlier: tuple[Finding, ...] =
         layers.update(bound.values, bound.origin)
     _platform_layers(inputs.method, layers)
 
-    context = _context(inputs, release, layers)
+    context = _settled(_context(inputs, release, layers))
     raw = {".".join(map(str, path)): text for path, text in inputs.config.raw.items()}
     findings += surface.check(context, raw, _judged(inputs.method, findings), closed=closed)
     checks, inert = inputs.rules
@@ -108,7 +109,10 @@ def _lower_layers(
             value = native_value(param, param.default)
             layers.update(dict.fromkeys(param.keys, value), Origin("method defaults", method.id))
     user: dict[str, Origin] = {}
+    chosen = release.composed.chosen if release.composed else {}
     for name, value, origin in from_document(inputs.config, release.keys, CONSUMED):
+        if name in chosen and name not in release.keys:
+            continue  # it chose what the keys are; it is none itself
         place = (name, origin.file, origin.line)
         if name in user:
             message = f"`{name}` is written both nested and dotted (first on line {user[name].line})"
@@ -118,6 +122,10 @@ def _lower_layers(
             findings.append(Finding("key-not-finite", "error", message, "write a large number", *place))
         layers.set(name, value, origin)
         user[name] = origin
+    for name, (value, origin) in inputs.appended.items():
+        layers.set(name, value, origin)
+        user[name] = origin
+    layers.drop(inputs.request.native.get("delete", ()))
     return user
 
 
@@ -152,6 +160,18 @@ def _context(inputs: Inputs, release: Release, layers: Layers) -> Context:
         origins=dict(layers.origins),
         files=inputs.files,
     )
+
+
+def _settled(context: Context) -> Context:
+    """The context with interpolations resolved, where the release has them."""
+    if context.release.composed is None:
+        return context
+    from tuneport.dialects.hydra.interpolate import resolved
+
+    absent = {name for name, key in context.release.keys.items() if key.add and name not in context.own}
+    literal = {name for name, origin in context.origins.items() if origin.layer not in NATIVE_LAYERS}
+    env = {**context.facts.get("env", {}), **context.request.env}
+    return replace(context, config=resolved(context.config, literal, env, absent))
 
 
 def _with_script_surface(inputs: Inputs, findings: list[Finding]) -> tuple[Release, bool]:

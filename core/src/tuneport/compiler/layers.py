@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from tuneport.experiment.yamlread import Document
 from tuneport.types import Json, Key, Origin
+
+NATIVE_LAYERS = frozenset({"identity", "method defaults", "config.yaml", "native.append"})
+"""Layers whose authors write the framework's own language: text in them may interpolate."""
 
 
 class Layers:
@@ -16,6 +19,7 @@ class Layers:
         self.own: dict[str, Json] = {}
         self.origins: dict[str, Origin] = {}
         self.history: dict[str, list[tuple[Origin, Json]]] = {}
+        self._dropped: tuple[str, ...] = ()
 
     def set(self, key: str, value: Json, origin: Origin) -> None:
         """Put one key's value on top of what is there."""
@@ -27,9 +31,15 @@ class Layers:
         for key, value in values.items():
             self.set(key, value, origin)
 
+    def drop(self, names: Iterable[str]) -> None:
+        """Take keys, and what is below them, out of the release's defaults."""
+        self._dropped = tuple(names)
+
     def effective(self) -> dict[str, Json]:
         """Defaults of the release (known ones) with everything above them."""
         defaults = {name: key.default for name, key in self._keys.items() if not key.required}
+        for gone in self._dropped:
+            defaults = {n: v for n, v in defaults.items() if n != gone and not n.startswith(f"{gone}.")}
         return {**defaults, **self.own}
 
     def chain(self, key: str) -> list[tuple[Origin, Json]]:

@@ -98,11 +98,13 @@ def _body(plan: LaunchPlan) -> dict[str, Json]:
 
 
 def ref_to_json(ref: Ref) -> dict[str, Json]:
-    """`{"ref": …}` with `suffix` and `name` only where they say something."""
+    """`{"ref": …}` with the other fields only where they say something."""
     return {
         "ref": ref.ref,
         **({"suffix": ref.suffix} if ref.suffix else {}),
         **({"name": ref.name} if ref.name else {}),
+        **({"prefix": ref.prefix} if ref.prefix else {}),
+        **({"plain": ref.plain} if ref.plain else {}),
     }
 
 
@@ -114,7 +116,13 @@ def ref_from_json(item: Mapping[str, Json]) -> Ref:
     """
     if item.get("ref") not in REFS:
         raise Invalid(f"no reference is called {item.get('ref')!r}", code="ref-unknown")
-    return Ref(item["ref"], str(item.get("suffix", "")), str(item.get("name", "")))
+    return Ref(
+        item["ref"],
+        str(item.get("suffix", "")),
+        str(item.get("name", "")),
+        str(item.get("prefix", "")),
+        bool(item.get("plain", False)),
+    )
 
 
 def _value(value: Value) -> Json:

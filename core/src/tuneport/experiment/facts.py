@@ -18,6 +18,7 @@ from tuneport.types import Finding, Json, Location, Request
 
 IGNORED = {"__pycache__", ".git", ".venv", ".ipynb_checkpoints", ".DS_Store"}
 MAX_FILES = 2_000
+MAX_SCRIPTS = 200
 MAX_BYTES = 256 * 1024 * 1024
 SAMPLE = 64 * 1024 * 1024
 
@@ -85,6 +86,8 @@ def gather(
         scripts: names of experiment files whose command-line flags are wanted.
     """
     facts: dict[str, Json] = {"data": {}, "model": {}, "env": {}, "scripts": {}}
+    facts["topology"] = dict(declared.get("topology", {}))
+    facts["functions"] = _functions(folder)
     findings: list[Finding] = []
     for split, location in (("train", request.train_data), ("validation", request.validation_data)):
         path = local_path(location, folder)
@@ -110,6 +113,9 @@ def gather(
             facts["scripts"][name] = _script(folder / name, name)
     for group in ("data", "model", "env"):
         facts[group] = {**facts[group], **declared.get(group, {})}
+    for short in ("val", "eval"):  # as facts files also call it
+        if short in facts["data"]:
+            facts["data"].setdefault("validation", facts["data"].pop(short))
     return facts, findings
 
 
@@ -137,10 +143,14 @@ def read_declared(path: Path) -> dict[str, Json]:
 
 
 def _table(path: Path) -> dict[str, Json]:
-    """Columns and rows of a JSON-lines or CSV file; nothing for other kinds."""
+    """Columns, rows and what else is plain to see of a data file; nothing for kinds that are not read here."""
     import csv
 
     try:
+        if path.suffix == ".parquet":
+            from tuneport.experiment.parquet import table
+
+            return table(path)
         if path.suffix in (".jsonl", ".ndjson"):
             return _json_lines(path)
         if path.suffix in (".csv", ".tsv"):
@@ -155,14 +165,32 @@ def _table(path: Path) -> dict[str, Json]:
     return {}
 
 
+_KINDS = {str: "string", bool: "bool", int: "int64", float: "double", list: "list", dict: "struct"}
+
+
 def _json_lines(path: Path) -> dict[str, Json]:
     with path.open("rb") as stream:
         first = stream.readline(1 << 20)
         record = json.loads(first) if first.strip() else {}
-        facts: dict[str, Json] = {"columns": sorted(record) if isinstance(record, dict) else []}
+        record = record if isinstance(record, dict) else {}
+        facts: dict[str, Json] = {"columns": sorted(record)}
+        facts["column_types"] = {
+            name: _KINDS[type(value)] for name, value in record.items() if type(value) in _KINDS
+        }
         if path.stat().st_size <= SAMPLE:
             facts["rows"] = bool(first.strip()) + sum(1 for line in stream if line.strip())
         return facts
+
+
+def _functions(folder: Path) -> dict[str, Json]:
+    """The functions at the top of each Python file of the experiment, by file and name."""
+    from tuneport.experiment.functions import read_functions
+
+    return {
+        path.relative_to(folder).as_posix(): read_functions(path)
+        for path in sorted(folder.rglob("*.py"))[:MAX_SCRIPTS]
+        if not IGNORED.intersection(path.relative_to(folder).parts) and path.is_file()
+    }
 
 
 def _model(path: Path) -> dict[str, Json]:

@@ -77,6 +77,7 @@ def merge(written: Written, flags: Flags, method: Method) -> Asked:
         image=flags.image or job.get("image") or project.get("image", ""),
         fleet=fleet,
         env=env,
+        native=job.get("native", {}),
     )
     return Asked(request, topology, tuple(findings), origins)
 

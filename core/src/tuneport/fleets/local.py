@@ -33,8 +33,6 @@ from tuneport.fleets.tail import lines
 from tuneport.settings import private_dir, state_dir
 from tuneport.types import LaunchPlan
 
-_TERM, _KILL = signal.SIGTERM, signal.SIGKILL
-
 
 class LocalFleet:
     """See `tuneport.fleets.protocol.Fleet`. A handle is the submission's key."""
@@ -124,10 +122,11 @@ class LocalFleet:
             supervisor = folder.supervised_by()
             if supervisor is not None and alive(supervisor):
                 if asked != supervisor:
-                    send(supervisor.pid, _TERM)
+                    send(supervisor.pid, signal.SIGTERM)
+                    send(supervisor.pid, signal.SIGCONT)  # it may have been suspended
                     asked = supervisor
                 if time.monotonic() > patience:
-                    send(supervisor.pid, _KILL)
+                    send(supervisor.pid, signal.SIGKILL)
             elif supervisor is not None and elsewhere(supervisor) and read_exit(folder) is None:
                 raise Unavailable(
                     f"{handle} was submitted on {supervisor.host}",

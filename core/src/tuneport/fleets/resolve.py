@@ -11,6 +11,7 @@ from typing import Any
 from tuneport.errors import Invalid, NotFound
 from tuneport.fleets.disk import read_json
 from tuneport.fleets.layout import Folder, jobs_root
+from tuneport.fleets.refs import filled
 from tuneport.types import Command, FileSpec, LaunchPlan, Ref, RuntimeNeed, Value
 
 LATE = frozenset({"head_port"})
@@ -42,19 +43,19 @@ def at_submit(folder: Folder, job: str, attempt: int, python: Path) -> Resolver:
         if ref.ref == "dataset":
             from tuneport.datasets import locate
 
-            return str(locate(ref.name)) + ref.suffix
+            return filled(ref, str(locate(ref.name)))
         if ref.ref == "run_output":
-            return str(output_of(ref.name)) + ref.suffix
+            return filled(ref, str(output_of(ref.name)))
         if ref.ref not in known:
             raise Invalid(f"the local fleet cannot resolve the reference {ref.ref!r}", code="plan-ref")
-        return known[ref.ref] + ref.suffix
+        return filled(ref, known[ref.ref])
 
     return resolve
 
 
 def at_start(head_port: int) -> Resolver:
     """LATE, when the job begins."""
-    return lambda ref: f"{head_port}{ref.suffix}"
+    return lambda ref: filled(ref, str(head_port))
 
 
 def output_of(job: str) -> Path:
@@ -150,7 +151,7 @@ def refuse_unusable(plan: LaunchPlan) -> None:
 
 
 def _usable(value: Value, what: str) -> None:
-    text = value if isinstance(value, str) else value.suffix
+    text = value if isinstance(value, str) else value.prefix + value.suffix
     if "\0" in text:
         raise Invalid(f"{what} holds a NUL character, which no process can be given", code="value-unusable")
     _encodable(text, what)
@@ -165,7 +166,7 @@ def _encodable(node: Any, what: str) -> None:
                 f"{what} holds half a character (not valid Unicode)", code="value-unusable"
             ) from None
     elif isinstance(node, Ref):
-        _encodable(node.suffix, what)
+        _encodable(node.prefix + node.suffix, what)
     elif isinstance(node, Mapping):
         for key, value in node.items():
             _encodable(key, what)

@@ -156,7 +156,8 @@ class Control:
         if found.state in TERMINAL:
             return found
         attempt = found.last
-        self._fleet_of(found).cancel(attempt.handle or attempt.key)
+        fleet = self._fleet_of(found)
+        fleet.cancel(_handle(fleet, attempt))
         found = self.get(found.id)
         if found.state not in TERMINAL:
             self._store.move(attempt.key, "STOPPED", f"stopped by {user_name()}", "stop", ended=time.time())
@@ -192,18 +193,19 @@ class Control:
         Raises:
             Unavailable: its fleet keeps that where this machine cannot see it.
         """
-        tried = job.attempt(attempt)
-        return self._folders(job).output_dir(tried.handle or tried.key)
+        fleet = self._fleet_of(job)
+        return _with_folders(fleet, job).output_dir(_handle(fleet, job.attempt(attempt)))
 
     def metric_files(self, job: Record, attempt: int | None = None) -> list[Path]:
         """Files and folders for `tuneport.jobs.metrics.collect`."""
-        tried = job.attempt(attempt)
-        return self._folders(job).metric_files(tried.handle or tried.key)
+        fleet = self._fleet_of(job)
+        return _with_folders(fleet, job).metric_files(_handle(fleet, job.attempt(attempt)))
 
     def _lines(self, job: Record, attempt: Attempt, roles: list[str], follow: bool) -> Iterator[LogLine]:
-        fleet, handle = self._fleet_of(job), attempt.handle or attempt.key
+        fleet = self._fleet_of(job)
         if follow:
             self._until_running(job, attempt)
+        handle = _handle(fleet, self._store.job(job.id).attempt(attempt.number))
         streams = [fleet.logs(handle, role=role, since=0, follow=follow) for role in roles]
         if follow and len(streams) > 1:
             yield from merged(streams)
@@ -264,7 +266,10 @@ class Control:
                 code="job-not-started",
                 hint="free some space, or set TUNEPORT_STATE_DIR to a folder you can write",
             ) from error
-        self._store.set_handle(attempt.key, handle)
+        try:
+            self._store.set_handle(attempt.key, handle)
+        except Unavailable as error:  # it is started, and `find` knows the handle as well
+            self._say(f"job {job.id} is started; that cannot be recorded now: {error.message}")
         return self._refreshed([self._store.job(job.id)])[0]
 
     def _give_up(self, job: Record, attempt: Attempt, fleet: Fleet, reason: str, actor: str) -> None:
@@ -300,14 +305,12 @@ class Control:
         return [fresh.get(job.id, job) for job in jobs]
 
     def _poll(self, fleet: Fleet, jobs: list[Record]) -> dict[str, Record]:
-        handles = {job.id: job.last.handle or job.last.key for job in jobs}
         try:
+            handles = {job.id: _handle(fleet, job.last) for job in jobs}
             found = fleet.poll(list(handles.values()))
         except TuneportError as error:
-            found = {
-                handle: Status("UNKNOWN", f"{fleet.name} cannot be asked: {error.message}")
-                for handle in handles.values()
-            }
+            lost = Status("UNKNOWN", f"{fleet.name} cannot be asked: {error.message}")
+            return {job.id: self._record(job, lost, fleet) for job in jobs}
         return {
             job.id: self._record(job, found[handles[job.id]], fleet)
             for job in jobs
@@ -325,7 +328,9 @@ class Control:
                 and attempt.state in ("ACCEPTED", "QUEUED")
             )
             if ran:
-                self._store.move(attempt.key, "RUNNING", "started", actor, at=seen.started, started=seen.started)
+                self._store.move(
+                    attempt.key, "RUNNING", "started", actor, at=seen.started, started=seen.started
+                )
             self._store.move(
                 attempt.key,
                 seen.state,
@@ -348,12 +353,6 @@ class Control:
             )
             return replace(job, attempts=(*job.attempts[:-1], now))
 
-    def _folders(self, job: Record) -> WithFolders:
-        fleet = self._fleet_of(job)
-        if not hasattr(fleet, "output_dir"):
-            raise Unavailable(f"fleet {job.fleet} keeps its files elsewhere", code="fleet-remote-files")
-        return cast(WithFolders, fleet)
-
     def _fleet_of(self, job: Record) -> Fleet:
         return self._fleet(job.fleet_kind, job.fleet_settings)
 
@@ -362,6 +361,17 @@ class Control:
         if key not in self._fleets:
             self._fleets[key] = self._load_fleet(kind, settings)
         return self._fleets[key]
+
+
+def _handle(fleet: Fleet, attempt: Attempt) -> str:
+    """What the fleet calls the attempt, also where the process that knew died before recording it."""
+    return attempt.handle or fleet.find(attempt.key) or attempt.key
+
+
+def _with_folders(fleet: Fleet, job: Record) -> WithFolders:
+    if not hasattr(fleet, "output_dir"):
+        raise Unavailable(f"fleet {job.fleet} keeps its files elsewhere", code="fleet-remote-files")
+    return cast(WithFolders, fleet)
 
 
 def installed_fleet(kind: str, settings: Mapping[str, Any]) -> Fleet:

@@ -29,6 +29,7 @@ from tuneport.jobs.states import RANK, may_follow
 from tuneport.settings import private_dir, state_dir
 
 _VERSION = 1
+_NEWER = "store-newer"
 _SCHEMA = """
 CREATE TABLE jobs (
     id TEXT PRIMARY KEY, created REAL NOT NULL, method TEXT NOT NULL, release TEXT NOT NULL,
@@ -283,8 +284,8 @@ class Store:
                 connection.close()
                 raise
             return connection
-        except (sqlite3.OperationalError, Unavailable):
-            if not self._path.exists():
+        except (sqlite3.OperationalError, OSError, Unavailable) as error:
+            if getattr(error, "code", "") == _NEWER or not self._path.exists():
                 raise
             self.writable = False
             say(f"{self._path} cannot be written: what is shown may be out of date")
@@ -301,7 +302,7 @@ class Store:
         if found > _VERSION:
             raise Unavailable(
                 f"{self._path} was written by a newer Tuneport",
-                code="store-newer",
+                code=_NEWER,
                 hint="upgrade tuneport-core",
             )
         if found < _VERSION:

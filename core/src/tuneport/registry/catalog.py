@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from tuneport.errors import Invalid, NotFound, TuneportError
 from tuneport.registry.index import BINDING, Index, index
 from tuneport.registry.sources import framework_folders, keep_listing
 from tuneport.text import closest
-from tuneport.types import Finding, Json, Key, Method, Param, Release
+from tuneport.types import Composed, Finding, Json, Key, Method, Param, Release
 
 # What a method says about itself without changing what runs: left out of its digest.
 _PROSE = ("title", "summary", "papers", "metrics", "starts_from", "extends")
@@ -67,22 +66,34 @@ def release_spec(framework: str, version: str) -> Mapping[str, Json]:
     return _doc(framework, "releases", version)
 
 
-def release(framework: str, version: str = "", entry: str = "") -> Release:
-    """A release with the surface keys of `entry` (none where it is empty or the release has no surface)."""
-    version = version or default_release(framework)
-    spec = release_spec(framework, version)
-    return Release(framework, version, spec, surface_keys(framework, spec, entry) if entry else {})
+def release(framework: str, version: str = "", entry: str = "", choices: Mapping[str, Json] = {}) -> Release:
+    """A release with the surface keys of `entry` (none where it is empty or the release has no surface).
 
-
-def surface_keys(framework: str, spec: Mapping[str, Json], entry: str) -> dict[str, Key]:
-    """The keys of one entry point of a release.
+    Args:
+        choices: for a release that composes its configuration, values by key. Those that name a group
+            choose its option; `--config` names another primary configuration, `+GROUP` adds a choice,
+            `~GROUP` takes one out. Every other key is ignored.
 
     Raises:
-        Invalid: the surface file is missing, damaged or has no such entry.
+        Invalid: the surface is missing or damaged, or the release would refuse the choices.
     """
-    name = spec.get("surface")
-    if not name:
-        return {}
+    version = version or default_release(framework)
+    spec = release_spec(framework, version)
+    if not entry or not spec.get("surface"):
+        return Release(framework, version, spec, {})
+    keys, composed = _surface(framework, spec, entry, choices)
+    return Release(framework, version, spec, keys, composed)
+
+
+def _surface(
+    framework: str, spec: Mapping[str, Json], entry: str, choices: Mapping[str, Json]
+) -> tuple[dict[str, Key], Composed | None]:
+    """The keys of one entry point of a release, and how they came to be.
+
+    Raises:
+        Invalid: the surface file is missing, damaged or has no such entry, or the choices are impossible.
+    """
+    name = spec["surface"]
     found = _index(framework)["surfaces"].get(name)
     if found is None:
         raise Invalid(
@@ -91,26 +102,36 @@ def surface_keys(framework: str, spec: Mapping[str, Json], entry: str) -> dict[s
         )
     _usable(found, name)
     try:
-        if os.path.getsize(found["file"]) > _MAX_SURFACE:
-            raise ValueError(f"larger than {_MAX_SURFACE >> 20} MiB")
-        entries = json.loads(Path(found["file"]).read_bytes())["entries"]
-        keys = entries[spec.get("entries", {}).get(entry, entry)]["keys"]
-        return {
-            key: Key(
-                key,
-                tuple(item["types"]),
-                item.get("default"),
-                bool(item.get("required", False)),
-                tuple(item.get("choices", ())),
-                item.get("source", ""),
-            )
-            for key, item in keys.items()
-        }
+        document = _surface_document(found["file"], found["digest"])
+        item = document["entries"][spec.get("entries", {}).get(entry, entry)]
+        if "keys" not in item:
+            from tuneport.dialects.hydra.surface import composed_surface
+
+            return composed_surface(document, item, choices)
+        return {key: _key(key, spec) for key, spec in item["keys"].items()}, None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Invalid(
             f"the surface {found['file']} has no usable entry {entry!r} ({type(error).__name__}: {error})",
             code="surface-broken",
         ) from error
+
+
+@lru_cache(maxsize=8)
+def _surface_document(file: str, _digest: str) -> dict[str, Any]:
+    """A surface file. It may be kept: its digest is part of what it is known by."""
+    document: dict[str, Any] = json.loads(Path(file).read_bytes())
+    return document
+
+
+def _key(name: str, item: Mapping[str, Json]) -> Key:
+    return Key(
+        name,
+        tuple(item["types"]),
+        item.get("default"),
+        bool(item.get("required", False)),
+        tuple(item.get("choices", ())),
+        item.get("source", ""),
+    )
 
 
 def methods(framework: str = "") -> list[tuple[str, str, str]]:

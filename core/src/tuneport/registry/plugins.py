@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from tuneport.errors import Invalid, NotFound, TuneportError
 from tuneport.registry.scan import EntryPoint, entry_points
 from tuneport.settings import setting
-from tuneport.types import Bindings, Context, Finding, LaunchPlan, Location
+from tuneport.types import Bindings, Context, Finding, LaunchPlan, Location, Ref
 
 T = TypeVar("T")
 _HOOKS = ("validate", "bind_args", "topology", "launch", "export")
@@ -141,7 +141,13 @@ class Hooks:
         return self._one("topology", Bindings, lambda: self._manager.hook.topology(context=context))
 
     def launch(self, context: Context) -> LaunchPlan:
-        return self._one("launch", LaunchPlan, lambda: self._manager.hook.launch(context=context))
+        plan = self._one("launch", LaunchPlan, lambda: self._manager.hook.launch(context=context))
+        for command in plan.commands:
+            for value in (*command.argv, *command.env.values()):
+                if not isinstance(value, str | Ref):
+                    kind = type(value).__name__
+                    raise self._blame("launch", f"put {kind} where argv and env take text or a Ref")
+        return plan
 
     def export(self, context: Context, checkpoint: Location, format: str) -> LaunchPlan:  # noqa: A002
         return self._one(
@@ -151,7 +157,10 @@ class Hooks:
         )
 
     def _one(self, hook: str, kind: type[T], call: Callable[[], Any]) -> T:
-        return self._checked(hook, [self._call(hook, call)], kind)[0]
+        result = self._call(hook, call)
+        wrappers = [i.plugin_name for i in getattr(self._manager.hook, hook).get_hookimpls() if i.wrapper]
+        # A policy has the last word; whoever broke the result, it let it through.
+        return self._checked(hook, [result], kind, wrappers[-1] if wrappers else "")[0]
 
     def _call(self, hook: str, call: Callable[[], Any], name: str = "") -> Any:
         try:

@@ -126,5 +126,3 @@ def _relative(base: str, folder: str) -> str:
         elif part not in ("", "."):
             parts.append(part)
     return "/".join(parts)
-
-

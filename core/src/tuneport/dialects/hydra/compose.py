@@ -14,7 +14,8 @@ from tuneport.dialects.hydra.defaults import Choices, Expansion, Tree
 from tuneport.types import Json, Key
 
 MISSING = "???"
-_KINDS = {bool: "bool", int: "int", float: "float", str: "str", list: "list", dict: "dict", type(None): "null"}
+_KINDS: dict[type, str] = {kind: kind.__name__ for kind in (bool, int, float, str, list, dict)}
+_KINDS[type(None)] = "null"
 
 
 class Leaf(NamedTuple):
@@ -109,38 +110,12 @@ class _Typed:
         for part, item in branch.items():
             spec = fields.get(part, {})
             if isinstance(item, Leaf):
-                yield self._key(prefix + part, item, spec, bool(fields))
+                yield _key(prefix + part, item, spec)
             else:
                 yield from self.keys(item, f"{prefix}{part}.", spec.get("class", ""))
         for part, spec in fields.items():
             if part not in branch and not part.startswith("_"):
                 yield from self._added(prefix + part, spec, 0)
-
-    def _key(self, name: str, leaf: Leaf, spec: Mapping[str, Json], typed: bool) -> Key:
-        value = leaf.value
-        types = tuple(spec.get("types", ()))
-        dynamic = isinstance(value, str) and "${" in value
-        kind = _KINDS[type(value)]
-        if value == MISSING and isinstance(value, str):
-            types = types or ("any",)
-        elif dynamic or kind == "null":
-            types = types or ("any",)
-            if kind == "null" and not {"null", "any"} & set(types):
-                types = (*types, "null")
-        elif not types:
-            types = (kind,)
-        elif kind not in types and "any" not in types and not (kind == "int" and "float" in types):
-            types = (*types, kind)
-        return Key(
-            name,
-            types,
-            None if value == MISSING else value,
-            required=value == MISSING,
-            choices=tuple(spec.get("choices", ())),
-            source=f"{leaf.file}.yaml:{leaf.line}",
-            inferred="types" not in spec,
-            choices_from=spec.get("choices_from", ""),
-        )
 
     def _added(self, name: str, spec: Mapping[str, Json], depth: int) -> Iterator[Key]:
         """A field that no file mentions, and what its own class holds."""
@@ -160,3 +135,30 @@ class _Typed:
             add=True,
             choices_from=spec.get("choices_from", ""),
         )
+
+
+def _key(name: str, leaf: Leaf, spec: Mapping[str, Json]) -> Key:
+    value = leaf.value
+    types = tuple(spec.get("types", ()))
+    dynamic = isinstance(value, str) and "${" in value
+    kind = _KINDS[type(value)]
+    if value == MISSING and isinstance(value, str):
+        types = types or ("any",)
+    elif dynamic or kind == "null":
+        types = types or ("any",)
+        if kind == "null" and not {"null", "any"} & set(types):
+            types = (*types, "null")
+    elif not types:
+        types = (kind,)
+    elif kind not in types and "any" not in types and not (kind == "int" and "float" in types):
+        types = (*types, kind)
+    return Key(
+        name,
+        types,
+        None if value == MISSING else value,
+        required=value == MISSING,
+        choices=tuple(spec.get("choices", ())),
+        source=f"{leaf.file}.yaml:{leaf.line}",
+        inferred="types" not in spec,
+        choices_from=spec.get("choices_from", ""),
+    )

@@ -17,7 +17,7 @@ _SELF = "_self_"
 
 
 class ComposeError(Exception):
-    """The release would refuse to compose this. `code` is a finding's; `key` is the group or file at fault."""
+    """The release would refuse to compose this. `code` is a finding's, `key` the group or file at fault."""
 
     def __init__(self, code: str, key: str, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -169,11 +169,10 @@ class Expansion:
         content = self._tree.files[file]
         item.header = _header(content.get("package"))
         entries = _entries(content.get("defaults", ()), path)
-        if entries or (root and self._choices.added):
-            if not any(entry.name == _SELF for entry in entries) and (
-                not entries or any(not entry.override for entry in entries)
-            ):
-                entries.append(_Item(_SELF))
+        others = not entries or any(not entry.override for entry in entries)
+        own = not any(entry.name == _SELF for entry in entries)
+        if own and others and (entries or (root and self._choices.added)):
+            entries.append(_Item(_SELF))
         if root:
             entries += [_group_item(key, option) for key, option in self._choices.added.items()]
         if not entries:
@@ -225,14 +224,18 @@ class Expansion:
                 self._wanted.setdefault(seen, entry.name)
             elif seen and not (entry.group is not None and entry.key() in self._choices.added):
                 raise ComposeError(
-                    "config-override-order", seen, f"{parent.path()} overrides {seen} before its other defaults"
+                    "config-override-order",
+                    seen,
+                    f"{parent.path()} overrides {seen} before its other defaults",
                 )
 
     def _chosen_name(self, text: str) -> str:
         def known(match: re.Match[str]) -> str:
             value = self.groups.get(match[1])
             if value is None:
-                raise ComposeError("config-choice", match[1], f"the choice {text!r} depends on no known group")
+                raise ComposeError(
+                    "config-choice", match[1], f"the choice {text!r} depends on no known group"
+                )
             return value
 
         return _CHOICE.sub(known, text)

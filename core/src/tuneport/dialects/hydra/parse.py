@@ -25,7 +25,7 @@ _KEY = re.compile(
 _INT = r"(?:0|[1-9](?:_?[0-9])*)"
 _POINT = rf"(?:{_INT}?\.[0-9](?:_?[0-9])*|{_INT}\.)"
 # As the lexer of the grammar: at each place the longest match wins, and of two the first.
-_TOKENS = [
+TOKENS = [
     ("(", re.compile(r"[ \t]*\([ \t]*")),
     (",", re.compile(r"[ \t]*,[ \t]*")),
     (")", re.compile(r"[ \t]*\)")),
@@ -35,7 +35,12 @@ _TOKENS = [
     ("}", re.compile(r"[ \t]*\}")),
     (":", re.compile(r"[ \t]*:[ \t]*")),
     ("=", re.compile(r"[ \t]*=[ \t]*")),
-    ("float", re.compile(rf"[+-]?(?:(?:{_POINT}|{_INT})[eE][+-]?[0-9](?:_?[0-9])*|{_POINT}|[Ii][Nn][Ff]|[Nn][Aa][Nn])")),
+    (
+        "float",
+        re.compile(
+            rf"[+-]?(?:(?:{_POINT}|{_INT})[eE][+-]?[0-9](?:_?[0-9])*|{_POINT}|[Ii][Nn][Ff]|[Nn][Aa][Nn])"
+        ),
+    ),
     ("int", re.compile(rf"[+-]?{_INT}")),
     ("bool", re.compile(r"[Tt][Rr][Uu][Ee]|[Ff][Aa][Ll][Ss][Ee]")),
     ("null", re.compile(r"[Nn][Uu][Ll][Ll]")),
@@ -102,7 +107,7 @@ def _lex(word: str, at: int) -> list[tuple[str, str, int]]:
     found = []
     while at < len(word):
         best, length = "", 0
-        for name, pattern in _TOKENS:
+        for name, pattern in TOKENS:
             match = pattern.match(word, at)
             if match is not None and match.end() - at > length:
                 best, length = name, match.end() - at
@@ -230,10 +235,10 @@ class _Reader:
         if len(tokens) > 1:
             return "".join(text[1::2] if kind == "esc" else text for kind, text, _ in tokens)
         kind, text, at = tokens[0]
-        return _scalar(kind, text, at)
+        return scalar(kind, text, at)
 
 
-def _scalar(kind: str, text: str, at: int) -> Json:
+def scalar(kind: str, text: str, at: int) -> Json:
     if kind == "int":
         if len(text) > 4300:
             raise OverrideError("an integer of so many digits cannot be read", at)
@@ -249,9 +254,7 @@ def _scalar(kind: str, text: str, at: int) -> Json:
 
 def _unquoted(text: str) -> str:
     """The content of quoted text: a backslash counts as an escape only in a run before a quote."""
-    return re.sub(
-        rf"(\\+)({text[0]}|\Z)", lambda run: "\\" * (len(run[1]) // 2) + run[2], text[1:-1]
-    )
+    return re.sub(rf"(\\+)({text[0]}|\Z)", lambda run: "\\" * (len(run[1]) // 2) + run[2], text[1:-1])
 
 
 def _has_call(value: Any) -> bool:

@@ -1,8 +1,8 @@
 """Asks a model each question of the validation data and counts exact answers. Yours to change.
 
 Runs by `tp eval`, on a GPU or on processors. TUNEPORT_MODEL is a model, an adapter or a job's output;
-TUNEPORT_VALIDATION_DATA a file of prompt and completion, or of messages that end with the answer.
-Writes scores.json, and every answer to answers.jsonl.
+TUNEPORT_VALIDATION_DATA a file of prompt and completion, or of messages that end with the answer; where
+rows have a column task, each task is counted for itself. Writes scores.json, and every answer to answers.jsonl.
 """
 
 import json
@@ -19,7 +19,7 @@ MARGIN = 8  # tokens an answer may be longer than the longest expected one
 
 
 def load_rows(name):
-    """(question, expected answer) of each row; the question is text, or a list of messages."""
+    """(task, question, expected answer) of each row; the question is text, or a list of messages."""
     from datasets import load_dataset
 
     kinds = {".jsonl": "json", ".ndjson": "json", ".tsv": "csv", ".txt": "text"}
@@ -30,7 +30,7 @@ def load_rows(name):
     else:
         splits = load_dataset(name)
         rows = splits[next(split for split in ("test", "validation", "train") if split in splits)]
-    return [pair(row) for row in rows]
+    return [(row.get("task") or Path(name).stem, *pair(row)) for row in rows]
 
 
 def pair(row):
@@ -84,30 +84,30 @@ def main():
     report.init(model=os.environ["TUNEPORT_MODEL"])
     rows = load_rows(os.environ["TUNEPORT_VALIDATION_DATA"])
     model, tokenizer = load_model(os.environ["TUNEPORT_MODEL"])
-    length = MARGIN + max(len(tokenizer(expected)["input_ids"]) for _, expected in rows)
+    length = MARGIN + max(len(tokenizer(expected)["input_ids"]) for _, _, expected in rows)
     out = Path(os.environ["TUNEPORT_OUTPUT_DIR"])
-    hits = 0
+    hits = {}
     with open(out / "answers.jsonl", "w", encoding="utf-8") as log:
         for start in range(0, len(rows), BATCH):
             part = rows[start : start + BATCH]
-            said = answer(model, tokenizer, [question for question, _ in part], length)
-            for (question, expected), text in zip(part, said, strict=True):
+            said = answer(model, tokenizer, [question for _, question, _ in part], length)
+            for (task, question, expected), text in zip(part, said, strict=True):
                 hit = plain(text) == plain(expected)
-                hits += hit
-                record = {"question": question, "expected": expected, "answer": text, "hit": hit}
+                hits.setdefault(task, []).append(hit)
+                record = {"task": task, "question": question, "expected": expected, "answer": text, "hit": hit}
                 log.write(json.dumps(record, ensure_ascii=False) + "\n")
-            print(f"{min(start + BATCH, len(rows))} of {len(rows)} answered, {hits} exact", flush=True)
-    rate = hits / len(rows)
-    report.log({"eval/exact_match": rate}, step=0)
-    score = {
-        "task": Path(os.environ["TUNEPORT_VALIDATION_DATA"]).stem,
-        "metric": "exact_match",
-        "value": rate,
-        "stderr": math.sqrt(rate * (1 - rate) / len(rows)),
-        "n": len(rows),
-    }
-    (out / "scores.json").write_text(json.dumps({"scores": [score], "harness": "eval.py"}))
+            done, exact = min(start + BATCH, len(rows)), sum(map(sum, hits.values()))
+            print(f"{done} of {len(rows)} answered, {exact} exact", flush=True)
+    scores = [score(task, found) for task, found in hits.items()]
+    report.log({"eval/exact_match": sum(map(sum, hits.values())) / len(rows)}, step=0)
+    (out / "scores.json").write_text(json.dumps({"scores": scores, "harness": "eval.py"}))
     report.finish()
+
+
+def score(task, found):
+    rate = sum(found) / len(found)
+    spread = math.sqrt(rate * (1 - rate) / len(found))
+    return {"task": task, "metric": "exact_match", "value": rate, "stderr": spread, "n": len(found)}
 
 
 if __name__ == "__main__":

@@ -1,0 +1,185 @@
+"""The footer of a Parquet file: columns, their types, the number of rows. Pages are never read.
+
+The footer is one structure in Thrift's compact protocol; what is not needed is skipped. Everything is
+bounded by the footer's own length, so a damaged file costs no more than a sound one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tuneport.types import Json
+
+MAGIC = b"PAR1"
+MAX_FOOTER = 16 << 20
+_PHYSICAL = ("bool", "int32", "int64", "int96", "float", "double", "binary", "binary")
+_UTF8 = 0
+
+
+def table(path: Path) -> dict[str, Json]:
+    """`columns`, `column_types` and `rows`; `data_source_values` where statistics pin them down.
+
+    Raises:
+        ValueError: not a Parquet file, or its footer is damaged.
+    """
+    with path.open("rb") as stream:
+        stream.seek(0, 2)
+        size = stream.tell()
+        if size < 12:
+            raise ValueError("too short for Parquet")
+        stream.seek(size - 8)
+        tail = stream.read(8)
+        length = int.from_bytes(tail[:4], "little")
+        if tail[4:] != MAGIC or not 0 < length <= min(size - 12, MAX_FOOTER):
+            raise ValueError("no Parquet footer")
+        stream.seek(size - 8 - length)
+        footer = stream.read(length)
+    try:
+        fields = _Reader(footer).struct()
+        return _facts(fields)
+    except (IndexError, KeyError, TypeError, RecursionError, OverflowError) as error:
+        raise ValueError(f"damaged Parquet footer: {error}") from error
+
+
+def _facts(fields: dict[int, Any]) -> dict[str, Json]:
+    # FileMetaData: 2 schema, 3 rows, 4 row groups. SchemaElement: 1 type, 4 name, 5 children,
+    # 6 converted type, 10 logical type.
+    schema: list[dict[int, Any]] = fields[2]
+    types: dict[str, Json] = {}
+    position = 1
+    for _ in range(schema[0].get(5, 0)):
+        element = schema[position]
+        types[element[4].decode("utf-8", "replace")] = _type(element)
+        position = _after(schema, position)
+    facts: dict[str, Json] = {"columns": list(types), "column_types": types, "rows": fields[3]}
+    values = _constant(fields.get(4, []), "data_source")
+    if values is not None:
+        facts["data_source_values"] = values
+    return facts
+
+
+def _type(element: dict[int, Any]) -> str:
+    if element.get(5, 0):
+        converted = element.get(6)
+        logical = element.get(10) or {}
+        if converted == 3 or 3 in logical:
+            return "list"
+        return "map" if converted in (1, 2) or 2 in logical else "struct"
+    if element.get(3) == 2:  # repeated: a list without the usual wrapping
+        return "list"
+    logical = element.get(10) or {}
+    if element.get(6) == _UTF8 or 1 in logical:
+        return "string"
+    return _PHYSICAL[element[1]]
+
+
+def _after(schema: list[dict[int, Any]], position: int) -> int:
+    """The index behind a schema element and everything below it."""
+    waiting = 1
+    while waiting:
+        waiting += schema[position].get(5, 0) - 1
+        position += 1
+    return position
+
+
+def _constant(groups: list[dict[int, Any]], column: str) -> list[str] | None:
+    """The values of a text column where each row group holds a single one, as its statistics show."""
+    # RowGroup: 1 column chunks. ColumnChunk: 3 metadata. ColumnMetaData: 3 path, 12 statistics.
+    # Statistics: 5 largest, 6 smallest value; 7 and 8 say whether these are exact.
+    found: list[str] = []
+    for group in groups:
+        chunks = [chunk.get(3, {}) for chunk in group[1]]
+        named = [chunk for chunk in chunks if chunk.get(3) == [column.encode()]]
+        statistics = named[0].get(12, {}) if named else {}
+        largest, smallest = statistics.get(5), statistics.get(6)
+        exact = statistics.get(7, True) and statistics.get(8, True)
+        if not isinstance(largest, bytes) or largest != smallest or not exact or len(largest) >= 64:
+            return None
+        value = largest.decode("utf-8", "replace")
+        if value not in found:
+            found.append(value)
+    return found or None
+
+
+class _Reader:
+    """Thrift's compact protocol: a structure becomes field number -> value."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self._at = data, 0
+
+    def struct(self) -> dict[int, Any]:
+        fields: dict[int, Any] = {}
+        number = 0
+        while True:
+            head = self._byte()
+            if head == 0:
+                return fields
+            kind, step = head & 15, head >> 4
+            number = number + step if step else self._signed()
+            fields[number] = kind == 1 if kind in (1, 2) else self._value(kind)
+
+    def _value(self, kind: int) -> Any:
+        if kind in (1, 2):  # inside a list a truth value is a byte of its own
+            return self._byte() == 1
+        if kind == 3:
+            return self._byte()
+        if kind in (4, 5, 6):
+            return self._signed()
+        if kind == 7:
+            return self._take(8)
+        if kind == 8:
+            return self._take(self._varint())
+        if kind in (9, 10):
+            head = self._byte()
+            count = head >> 4
+            if count == 15:
+                count = self._varint()
+            return [self._item(head & 15) for _ in range(self._bounded(count))]
+        if kind == 11:
+            return self._map()
+        if kind == 12:
+            return self.struct()
+        raise ValueError(f"unknown type {kind} in the footer")
+
+    def _item(self, kind: int) -> Any:
+        return self.struct() if kind == 12 else self._value(kind)
+
+    def _map(self) -> dict[Any, Any]:
+        count = self._bounded(self._varint())
+        if not count:
+            return {}
+        kinds = self._byte()
+        pairs = [(self._value(kinds >> 4), self._value(kinds & 15)) for _ in range(count)]
+        return {key: value for key, value in pairs if isinstance(key, bytes | int)}
+
+    def _byte(self) -> int:
+        value = self._data[self._at]
+        self._at += 1
+        return value
+
+    def _take(self, count: int) -> bytes:
+        if count > len(self._data) - self._at:
+            raise ValueError("the footer ends early")
+        self._at += count
+        return self._data[self._at - count : self._at]
+
+    def _bounded(self, count: int) -> int:
+        if count > len(self._data) - self._at:
+            raise ValueError("the footer ends early")
+        return count
+
+    def _varint(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self._byte()
+            value |= (byte & 127) << shift
+            if byte < 128:
+                return value
+            shift += 7
+            if shift > 63:
+                raise ValueError("a number in the footer is too long")
+
+    def _signed(self) -> int:
+        value = self._varint()
+        return (value >> 1) ^ -(value & 1)
