@@ -12,8 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tuneport.compiler.plan import plan_to_json
 from tuneport.fleets.local import LocalFleet
 from tuneport.jobs.control import Control
+from tuneport.jobs.model import Record
+from tuneport.jobs.store import Store
 from tuneport.types import Command, FileSpec, LaunchPlan, Pool, RuntimeNeed, Value
 
 SETTINGS: dict[str, Any] = {"stop_grace": 1.0, "linger": 0.5, "gpus": [], "max_cpu_jobs": 64}
@@ -75,6 +78,16 @@ def control(settings: Mapping[str, Any] | None = None, say: Callable[[str], None
     """One whose local fleet has `settings`, whatever a job was submitted with."""
     fleet = LocalFleet({**SETTINGS, **(settings or {})})
     return Control(load_fleet=lambda _kind, _settings: fleet, say=say or (lambda _: None))
+
+
+def accepted(planned: LaunchPlan, **more: str) -> Record:
+    """A job whose submitter died right after it was accepted."""
+    given = {"experiment": "", "source": "", "fleet": "local", "fleet_kind": "local", **more}
+    document = {**plan_to_json(planned)}
+    if "digest" in given:
+        document["digest"] = given.pop("digest")
+    assert in_child(lambda: Store().add(document, fleet_settings={}, **given)) == 0
+    return Store().jobs(limit=1)[0]
 
 
 def tp(*args: str, **more: Any) -> subprocess.CompletedProcess[str]:

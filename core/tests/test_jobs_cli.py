@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tuneport.compiler.plan import plan_to_json
 from tuneport.errors import NotFound, Unavailable
 from tuneport.jobs import manager
 
 sys.path.insert(0, str(Path(__file__).parent))
-from jobs_support import TP, control, marked, own_state, plan, shell, tp, until
+from jobs_support import TP, accepted, control, marked, own_state, plan, shell, tp, until
 
 
 @pytest.fixture(autouse=True)
@@ -238,46 +239,37 @@ def test_ids_complete() -> None:
     assert tp(env=empty).stdout.strip() == ""
 
 
-def test_commands_start_what_a_dead_command_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tuneport.compiler.plan import plan_to_json
-
-    kept = control()._store
-    job = kept.add(
-        plan_to_json(plan(shell("echo late"))),
-        experiment="",
-        source="",
-        fleet="local",
-        fleet_kind="local",
-        fleet_settings={},
-    )
+def test_commands_start_what_a_dead_command_accepted() -> None:
+    job = accepted(plan(shell("echo late")))
     listed = tp("job", "ls")
     assert listed.stderr == f"job {job.id} had been accepted and not started; started now\n"
     assert tp("job", "logs", job.id, "-f").stdout == "late\n"
-    broken = kept.add(
-        {**plan_to_json(plan(shell("true"))), "digest": "sha256:" + "0" * 64},
-        experiment="",
-        source="",
-        fleet="local",
-        fleet_kind="local",
-        fleet_settings={},
-    )
+    broken = accepted(plan(shell("true")), digest="sha256:" + "0" * 64)
     listed = tp("job", "ls")
     assert listed.returncode == 0
     assert "cannot be started: the plan's digest does not hold" in listed.stderr
     assert broken.id in listed.stdout
+    assert tp("job", "ls").stderr == ""  # said once; the record keeps it
+    assert manager.get(broken.id).cause.startswith("not started: the plan's digest does not hold")
 
 
-def test_a_fleet_that_is_gone_leaves_its_jobs_readable() -> None:
-    from tuneport.compiler.plan import plan_to_json
-
+def test_a_living_command_is_given_time_to_start_its_job(monkeypatch: pytest.MonkeyPatch) -> None:
     job = control()._store.add(
         plan_to_json(plan(shell("true"))),
         experiment="",
         source="",
-        fleet="old",
-        fleet_kind="uninstalled",
+        fleet="local",
+        fleet_kind="local",
         fleet_settings={},
     )
+    listed = tp("job", "ls")  # this process lives, and may be about to start it
+    assert (listed.returncode, listed.stderr) == (0, "")
+    assert "ACCEPTED" in listed.stdout
+    assert control().wait(job.id).state == "SUCCEEDED"  # this process is the one that accepted it
+
+
+def test_a_fleet_that_is_gone_leaves_its_jobs_readable() -> None:
+    job = accepted(plan(shell("true")), fleet="old", fleet_kind="uninstalled")
     listed = tp("job", "ls")
     assert listed.returncode == 0
     assert job.id in listed.stdout

@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tuneport.compiler.plan import plan_to_json
 from tuneport.fleets.layout import Folder
 
 sys.path.insert(0, str(Path(__file__).parent))
-from jobs_support import alive, command, control, marked, own_state, plan, python, shell, until
+from jobs_support import accepted, alive, command, control, marked, own_state, plan, python, shell, until
 
 
 @pytest.fixture(autouse=True)
@@ -108,14 +107,7 @@ def test_following_may_begin_before_the_job_and_sees_all_of_it(tmp_path: Path) -
 
 def test_following_starts_a_job_whose_submitter_died(tmp_path: Path) -> None:
     jobs = control()
-    job = jobs._store.add(
-        plan_to_json(plan(shell("echo here"))),
-        experiment="",
-        source="",
-        fleet="local",
-        fleet_kind="local",
-        fleet_settings={},
-    )
+    job = accepted(plan(shell("echo here")))
     assert [line.text for line in jobs.logs(job.id, follow=True)] == ["here"]
 
 

@@ -4,6 +4,7 @@ Reads {"cases": [{"id", "args", "files", "folder", "stage"}]} on stdin; writes o
 {"id", "accepted", "error", "frames", "logs", "weights", "values"}. Each case runs in a fork of a process
 that has imported the framework, with `folder` as its working directory. Stages:
 
+surface what the parser holds: default, choices and whether it is required, by key
 values  what the parser makes of the arguments, before any check
 parse   the script's parser and the checks of its dataclasses
 train   the whole script
@@ -30,6 +31,8 @@ def run(case):
     from trl.scripts import sft
 
     parser = sft.make_parser()
+    if case["stage"] == "surface":
+        return {"accepted": True, "error": "", "values": held(parser)}
     if case["stage"] == "values":
         parser.dataclass_types = [
             type(kind.__name__, (kind,), {"__post_init__": lambda self: None})
@@ -42,6 +45,18 @@ def run(case):
     elif case["stage"] == "train":
         answer.update(train(sft, parsed))
     return answer
+
+
+def held(parser):
+    found = {}
+    for action in parser._actions:
+        if action.dest == "help" or action.dest in found:
+            continue
+        default = action.default
+        if isinstance(default, str):  # argparse reads a default that is text as if it had been typed
+            default = parser._get_value(action, default)
+        found[action.dest] = [plain(default), action.choices and list(action.choices), action.required]
+    return found
 
 
 def train(sft, parsed):

@@ -58,10 +58,15 @@ def nested(flat: Mapping[str, Json]) -> dict[str, Json]:
                 break
             here = below
         if isinstance(value, dict) and isinstance(here.get(parts[-1]), dict):
-            here[parts[-1]] = {**value, **here[parts[-1]]}
+            here[parts[-1]] = {**_mine(value), **here[parts[-1]]}
         else:
-            here[parts[-1]] = value
+            here[parts[-1]] = _mine(value)
     return tree
+
+
+def _mine(value: Json) -> Json:
+    """A mapping that keys below it may be written into without touching the one that was given."""
+    return {name: _mine(item) for name, item in value.items()} if isinstance(value, dict) else value
 
 
 def apply(context: Context, checks: Sequence[Rule], inert: Sequence[Rule]) -> tuple[list[Finding], list[str]]:
@@ -117,16 +122,28 @@ _QUIET = ("method defaults", "identity", "platform", "topology")
 def _finding(context: Context, engine: Rules, rule: Rule, code: str, severity: str) -> Finding:
     key = rule.get("key", "")
     origin = context.origins.get(key)
+    name = _as_asked(context, key)
     message = engine.fill(rule["say"])
     if code == "inert-key":
-        message = f"`{key}` is set but {message}"
+        message = f"`{name}` is set but {message}"
     return Finding(
         code,
         severity,  # type: ignore[arg-type] # the schema allows the three words only
         message,
         engine.fill(rule.get("hint", "")),
-        key,
+        name,
         origin.file if origin else "",
         origin.line if origin else 0,
         rule["source"],
     )
+
+
+def _as_asked(context: Context, key: str) -> str:
+    """A key by the name its author used: the parameter, where a parameter set it."""
+    origin = context.origins.get(key)
+    if origin is not None and origin.layer in ("--set", "job.yaml"):
+        for name in context.request.params:
+            param = context.method.params.get(name)
+            if param is not None and key in param.keys:
+                return name
+    return key

@@ -31,14 +31,19 @@ def check(
     keys = context.release.keys
     if not keys and closed:
         return
+    if context.release.composed is not None:
+        from tuneport.checks import composed
+
+        yield from composed.check(context, raw, judged)
+        return
     moves = {move["from"]: move for move in context.release.spec.get("moves", ())}
     for name, value in context.own.items():
         origin = context.origins[name]
         if isinstance(value, Ref) or name in judged:
             continue
-        key = keys.get(name) or _ancestor(name, keys)
+        key = keys.get(name) or ancestor(name, keys)
         if key is None:
-            yield _unknown(context, name, origin, moves, closed)
+            yield unknown(context, name, origin, moves, closed)
         elif key.name == name:
             yield from _value(context, key, value, origin, raw.get(name, ""))
     for key in keys.values():
@@ -46,14 +51,14 @@ def check(
             yield Finding(
                 "key-required",
                 "error",
-                f"{_what(context)} needs `{key.name}` and nothing sets it",
+                f"{what(context)} needs `{key.name}` and nothing sets it",
                 _how(context, key.name),
                 key.name,
-                source=_source(context, key),
+                source=source_of(context, key),
             )
 
 
-def _ancestor(name: str, keys: Mapping[str, Key]) -> Key | None:
+def ancestor(name: str, keys: Mapping[str, Key]) -> Key | None:
     """The key that holds `name` inside its free-form value."""
     while "." in name:
         name = name.rpartition(".")[0]
@@ -63,18 +68,18 @@ def _ancestor(name: str, keys: Mapping[str, Key]) -> Key | None:
     return None
 
 
-def _unknown(
+def unknown(
     context: Context, name: str, origin: Origin, moves: Mapping[str, Mapping[str, Json]], closed: bool
 ) -> Finding:
     move = moves.get(name)
     if move is not None:
-        message = f"`{name}` has moved to `{move['to']}` in {_what(context)}"
+        message = f"`{name}` has moved to `{move['to']}` in {what(context)}"
         return Finding("key-moved", "error", message, f"write {move['to']}", name, origin.file, origin.line)
     close = closest(name, context.release.keys)
     if not close:  # the right leaf under the wrong parent is as common as a typo
         leaf = name.rpartition(".")[2]
         close = next((key for key in context.release.keys if key.rpartition(".")[2] == leaf), "")
-    message = f"{_what(context)} has no key `{name}`"
+    message = f"{what(context)} has no key `{name}`"
     if name in context.method.params and not close:
         close = next(iter(context.method.params[name].keys), "")
     hint = f"did you mean `{close}`?" if close else f"`tp methods {context.method.id}` lists what can be set"
@@ -86,18 +91,18 @@ def _unknown(
 def _value(context: Context, key: Key, value: Json, origin: Origin, raw: str) -> Iterator[Finding]:
     single = value is not None and not isinstance(value, dict | list) and _words_are_lists(context)
     if not fits([value] if single and "list" in key.types else value, key.types):
-        shown = _show(value)
-        message = f"`{key.name}` is {shown} where {_what(context)} takes {_kinds(key)}"
-        hint = _type_hint(key, value, raw)
+        shown = show(value)
+        message = f"`{key.name}` is {shown} where {what(context)} takes {kinds(key)}"
+        hint = type_hint(key, value, raw)
         yield Finding(
-            "key-type", "error", message, hint, key.name, origin.file, origin.line, _source(context, key)
+            "key-type", "error", message, hint, key.name, origin.file, origin.line, source_of(context, key)
         )
     elif key.choices and not isinstance(value, list) and not _listed(value, key):
         close = closest(str(value), map(str, key.choices))
-        message = f"`{key.name}` is {_show(value)}; {_what(context)} takes {_options(key)}"
+        message = f"`{key.name}` is {show(value)}; {what(context)} takes {options(key)}"
         hint = f"did you mean {close!r}?" if close else ""
         yield Finding(
-            "key-choice", "error", message, hint, key.name, origin.file, origin.line, _source(context, key)
+            "key-choice", "error", message, hint, key.name, origin.file, origin.line, source_of(context, key)
         )
 
 
@@ -112,11 +117,16 @@ def _listed(value: Json, key: Key) -> bool:
     return value in key.choices or (value is None and "null" in key.types)
 
 
+def kind_of(value: Json) -> str:
+    """The word that `Key.types` has for a value."""
+    return _NAMES.get(type(value), "any")
+
+
 def fits(value: Json, types: tuple[str, ...]) -> bool:
     """Whether a release that declares `types` takes `value` as it is, or by lossless widening."""
     if "any" in types:
         return True
-    kind = _NAMES.get(type(value), "any")
+    kind = kind_of(value)
     if kind in types:
         return True
     if kind == "int" and "float" in types:
@@ -129,7 +139,7 @@ def fits(value: Json, types: tuple[str, ...]) -> bool:
     return False
 
 
-def _type_hint(key: Key, value: Json, raw: str) -> str:
+def type_hint(key: Key, value: Json, raw: str) -> str:
     if isinstance(value, bool) and "str" in key.types:
         written = raw or str(value).lower()
         close = [c for c in key.choices if isinstance(c, str) and c.lower() == written.lower()]
@@ -140,22 +150,22 @@ def _type_hint(key: Key, value: Json, raw: str) -> str:
     return ""
 
 
-def _kinds(key: Key) -> str:
+def kinds(key: Key) -> str:
     names = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false"}
     names |= {"list": "a list", "dict": "a mapping", "null": "null"}
     return " or ".join(names[kind] for kind in key.types if kind in names)
 
 
-def _options(key: Key) -> str:
+def options(key: Key) -> str:
     return ", ".join(str(choice) for choice in key.choices[:20]) + (", …" if len(key.choices) > 20 else "")
 
 
-def _show(value: Json) -> str:
+def show(value: Json) -> str:
     text = "null" if value is None else (str(value).lower() if isinstance(value, bool) else repr(value))
     return text if len(text) <= 80 else text[:80] + "…"
 
 
-def _what(context: Context) -> str:
+def what(context: Context) -> str:
     script = context.method.spec.get("surface", {}).get("script")
     return str(script) if script else f"{context.release.framework} {context.release.version}"
 
@@ -167,5 +177,5 @@ def _how(context: Context, name: str) -> str:
     return f"set it in config.yaml: `{name}: …`"
 
 
-def _source(context: Context, key: Key) -> str:
+def source_of(context: Context, key: Key) -> str:
     return f"{context.release.framework} {context.release.version} {key.source}" if key.source else ""

@@ -20,4 +20,5 @@ def command(folder: str, as_json: bool) -> None:
     if as_json:
         print_json({"ok": True, "project": str(root)})
     else:
-        talk(f"started a project in {root}; next: tp methods, then tp new NAME --method FRAMEWORK/METHOD")
+        move = "" if folder == "." else f"cd {folder}, "
+        talk(f"started a project in {root}; next: {move}tp methods, tp new NAME --method FRAMEWORK/METHOD")

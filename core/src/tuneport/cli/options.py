@@ -38,7 +38,8 @@ def parameter_names(ctx: click.Context, _param: click.Parameter, incomplete: str
     from tuneport.registry import catalog
 
     try:
-        written = project.read(ctx.params["experiment"])
+        # While `--set` has no value yet click has assigned no argument: they are all still in `args`.
+        written = project.read(ctx.params.get("experiment") or ctx.args[0])
         assert written.lock is not None
         method = catalog.method(written.lock["recipe"]["name"], written.lock["framework"]["version"])
     except Exception:  # as above

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from io import TextIOWrapper
 
 from tuneport.errors import TuneportError
+from tuneport.text import printable
+from tuneport.types import Finding
 
 INTERRUPTED = 130
 
@@ -55,6 +57,8 @@ def failed_write(error: OSError, *, as_json: bool = False) -> int:
     if error.errno == errno.EPIPE:  # the reader left: nobody to tell, nothing went wrong
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
+    if error.errno == errno.EBADF:  # nobody reads a document from a closed stdout
+        as_json = False
     where = f" ({error.filename})" if error.filename else ""
     hint = "free some space and repeat the command" if error.errno == errno.ENOSPC else ""
     return _say("io", f"{error.strerror or error}{where}", hint, 6, as_json)
@@ -65,8 +69,12 @@ def _dispatch(args: list[str]) -> int:
 
     from tuneport.cli.group import tp
 
+    if "_TP_COMPLETE" in os.environ:
+        tp.main(args=args, prog_name="tp")
     try:
-        result = tp.main(args=args, prog_name="tp", standalone_mode=False)
+        # Not `main`, which would end the process with 1 when the reader of a pipe leaves.
+        with tp.make_context("tp", args) as context:
+            result = tp.invoke(context)
     except click.exceptions.Abort:
         raise KeyboardInterrupt from None
     except click.exceptions.Exit as end:
@@ -87,39 +95,36 @@ def _usage(error: object, *, as_json: bool) -> int:
 
 def _report(error: TuneportError, as_json: bool) -> int:
     findings = getattr(error, "findings", ())
-    if as_json:
-        from tuneport.cli.output import print_json
-        from tuneport.experiment.findings import finding_to_json
-
-        print_json(
-            {
-                "ok": False,
-                "error": {"code": error.code, "message": error.message, "hint": error.hint},
-                "findings": [finding_to_json(finding) for finding in findings],
-            }
-        )
-        return error.exit_code
-    if findings:
+    if findings and not as_json:
         from tuneport.experiment.findings import findings_text
 
-        sys.stderr.write(findings_text(findings))
-    return _say(error.code, error.message, error.hint, error.exit_code, as_json)
+        with contextlib.suppress(OSError):
+            sys.stderr.write(findings_text(findings))
+    return _say(error.code, error.message, error.hint, error.exit_code, as_json, findings)
 
 
-def _say(code: str, message: str, hint: str, exit_code: int, as_json: bool) -> int:
+def _say(
+    code: str, message: str, hint: str, exit_code: int, as_json: bool, findings: Sequence[Finding] = ()
+) -> int:
     try:
         if as_json:
             from tuneport.cli.output import print_json
+            from tuneport.experiment.findings import finding_to_json
 
             error = {"code": code, "message": message, "hint": hint}
-            print_json({"ok": False, "error": error, "findings": []})
+            print_json({"ok": False, "error": error, "findings": [finding_to_json(f) for f in findings]})
         else:
-            sys.stderr.write(f"tp: {message}\n" + (f"  hint: {hint}\n" if hint else ""))
+            sys.stderr.write(f"tp: {_lines(message)}\n" + (f"  hint: {_lines(hint)}\n" if hint else ""))
         sys.stdout.flush()
     except OSError:  # no room even for the JSON: stderr may have some
         with contextlib.suppress(OSError):
-            sys.stderr.write(f"tp: {message}\n")
+            sys.stderr.write(f"tp: {_lines(message)}\n")
     return exit_code
+
+
+def _lines(text: str) -> str:
+    """Control characters shown, line ends obeyed: click's own messages have several lines."""
+    return "\n".join(map(printable, text.split("\n")))
 
 
 def _wants_json(args: Sequence[str]) -> bool:

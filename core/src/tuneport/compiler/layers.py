@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from tuneport.experiment.yamlread import Document
 from tuneport.types import Json, Key, Origin
 
-NATIVE_LAYERS = frozenset({"identity", "method defaults", "config.yaml", "native.append"})
+NATIVE_LAYERS = frozenset({"identity", "method defaults", "config.yaml", "native.append", "command line"})
 """Layers whose authors write the framework's own language: text in them may interpolate."""
 
 

@@ -143,7 +143,7 @@ def read_declared(path: Path) -> dict[str, Json]:
 
 
 def _table(path: Path) -> dict[str, Json]:
-    """Columns, rows and what else is plain to see of a data file; nothing for kinds that are not read here."""
+    """Columns, rows and what else is plain to see of a data file; nothing for kinds that nobody reads."""
     import csv
 
     try:

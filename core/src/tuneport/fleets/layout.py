@@ -6,7 +6,7 @@
     jobs/<id>/<attempt>/       claim.lock (held while submitting), supervisor.lock (held by the supervisor),
                                launch.json, supervisor.json, waiting.json, begun-<role>.json, stop.json,
                                exit.json
-    leases/                    one ticket per waiting or running job
+    leases/<machine>/          one ticket per waiting or running job
 
 `begun-<role>.json` is created, exclusively, by the process that is about to become the role's command:
 where one exists the job is never started again. `exit.json` appears by rename and is final.

@@ -62,7 +62,7 @@ class LocalFleet:
             Invalid: no process can be given what the plan holds.
         """
         refuse_unusable(plan)
-        fitting(plan.pools, cards(self._settings))
+        self._usable_cards(plan)
         interpreter(plan.runtime)
 
     def render(self, plan: LaunchPlan, key: str) -> Mapping[str, Any]:
@@ -145,6 +145,16 @@ class LocalFleet:
         folder = Folder.of(handle)
         return [folder.tensorboard, folder.report]
 
+    def _usable_cards(self, plan: LaunchPlan) -> tuple[int, ...]:
+        if not Path("/proc/self/stat").exists():
+            raise Unavailable(
+                "the local fleet needs Linux: it finds the processes of a job under /proc",
+                code="fleet-needs-linux",
+                hint="plan and validate here, and submit on a Linux machine or to another fleet",
+            )
+        present = cards(self._settings) if cards_needed(plan.pools) else ()
+        return fitting(plan.pools, present)
+
     def _finish(self, folder: Folder) -> bool:
         """End what an unsupervised attempt left, and record that. False where it has to be tried again."""
         end_all(lambda: outlook.processes(folder), self._grace)
@@ -168,7 +178,7 @@ class LocalFleet:
     def _stage(self, folder: Folder, request: Mapping[str, Any]) -> None:
         plan = plan_from_json(request["plan"])
         refuse_unusable(plan)
-        usable = fitting(plan.pools, cards(self._settings))
+        usable = self._usable_cards(plan)
         python = interpreter(plan.runtime)
         job, attempt = split_key(folder.key)
         commands = resolve_all(plan.commands, at_submit(folder, job, attempt, python))

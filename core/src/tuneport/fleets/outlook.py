@@ -6,15 +6,15 @@ from tuneport.errors import NotFound
 from tuneport.fleets.disk import read_json
 from tuneport.fleets.layout import Folder
 from tuneport.fleets.leases import Leases
-from tuneport.fleets.procs import alive, elsewhere, members
+from tuneport.fleets.procs import alive, elsewhere, host_name, members
 from tuneport.fleets.protocol import Status
 from tuneport.fleets.record import read_exit
 from tuneport.settings import state_dir
 
 
 def leases() -> Leases:
-    """The tickets of all local jobs of this user."""
-    return Leases(state_dir() / "leases", lives)
+    """The tickets of this user's jobs on this machine, also where several share the state folder."""
+    return Leases(state_dir() / "leases" / host_name(), lives)
 
 
 def lives(key: str) -> bool:

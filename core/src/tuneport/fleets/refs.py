@@ -21,6 +21,6 @@ def filled(ref: Ref, text: str) -> str:
             f"the {ref.ref.replace('_', ' ')} {text!r} holds a character that the framework's command line "
             "cannot carry",
             code="value-unusable",
-            hint="use a folder (TUNEPORT_STATE_DIR) without quotes, backslashes, `$` or line breaks in its name",
+            hint="use a TUNEPORT_STATE_DIR without quotes, backslashes, `$` or line breaks in its name",
         )
     return f"{ref.prefix}{text}{ref.suffix}"

@@ -6,6 +6,7 @@ process accepted and did not live to start. Lost contact is shown as UNKNOWN and
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -15,7 +16,7 @@ from typing import Any, Protocol, cast
 from tuneport.compiler.plan import plan_from_json, plan_to_json
 from tuneport.errors import NotFound, TuneportError, Unavailable
 from tuneport.fleets.failure import NotStarted
-from tuneport.fleets.procs import elsewhere, ident_from_json, user_name
+from tuneport.fleets.procs import alive, elsewhere, ident_from_json, user_name
 from tuneport.fleets.protocol import TERMINAL, Fleet, LogLine, State, Status
 from tuneport.jobs.follow import merged
 from tuneport.jobs.model import Attempt, Record, Transition
@@ -24,6 +25,9 @@ from tuneport.types import LaunchPlan
 
 OVER: frozenset[State] = TERMINAL | {"UNKNOWN"}
 """States after which nothing more is to be waited for here."""
+
+_PATIENCE = 60.0
+"""Seconds that a living process has for starting what it accepted, before others do that."""
 
 LoadFleet = Callable[[str, Mapping[str, Any]], Fleet]
 
@@ -94,12 +98,15 @@ class Control:
         return self._begin(job, job.last, "submit")
 
     def retry(self, job: str) -> Record:
-        """Try the same plan again, from the files it was first run with, in folders of its own.
+        """Try the same plan again, from the files it was first run with, in folders of its own. Where
+        contact was lost, this first makes sure that nothing of the last attempt runs.
 
         Raises:
-            Unavailable: the job has not ended.
+            Unavailable: the job has not ended, or its fleet cannot be asked.
         """
         found = self.get(job)
+        if found.state == "UNKNOWN":
+            found = self.stop(found.id)
         attempt = self._store.add_attempt(found.id)
         return self._begin(self._store.job(found.id), attempt, "retry")
 
@@ -233,8 +240,11 @@ class Control:
         """Whether the last attempt waits for somebody to start it. Only its own machine can tell."""
         if job.state not in ("ACCEPTED", "QUEUED") or not self._store.writable:
             return False
-        origin = ident_from_json(job.origin)
+        origin = ident_from_json(job.last.origin)
         if origin is not None and elsewhere(origin):
+            return False
+        busy = origin is not None and origin.pid != os.getpid() and alive(origin)
+        if job.state == "ACCEPTED" and busy and time.time() - job.last.created < _PATIENCE:
             return False
         try:
             return self._fleet_of(job).find(job.last.key) is None

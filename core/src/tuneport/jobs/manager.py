@@ -91,10 +91,11 @@ class Job:
         return Job(_control().stop(self.id))
 
     def retry(self) -> Job:
-        """This job with one more attempt of the same plan and files.
+        """This job with one more attempt of the same plan and files. Where contact was lost, this first
+        makes sure that nothing of the last attempt runs.
 
         Raises:
-            Unavailable: it has not ended.
+            Unavailable: it has not ended, or its fleet cannot be asked.
         """
         return Job(_control().retry(self.id))
 

@@ -22,7 +22,8 @@ class Transition:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One try of a job. `order` is the position of its intent among all; `key` names it to the fleet."""
+    """One try of a job. `order` is the position of its intent among all; `key` names it to the fleet;
+    `origin` is the process that accepted it, as `procs.Ident` has it."""
 
     job: str
     number: int
@@ -36,13 +37,13 @@ class Attempt:
     created: float
     started: float | None
     ended: float | None
+    origin: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
     """One submission of a plan, as it was when this was read. `attempts` is in order; the last one is what
-    the job's state means; `parent` is the job that this one evaluates or exports, `origin` the process
-    that accepted it."""
+    the job's state means; `parent` is the job that this one evaluates or exports."""
 
     id: str
     method: str
@@ -54,7 +55,6 @@ class Record:
     fleet_kind: str
     fleet_settings: Mapping[str, Any]
     digest: str
-    origin: Mapping[str, Any]
     parent: str
     created: float
     attempts: tuple[Attempt, ...]

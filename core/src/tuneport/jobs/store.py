@@ -34,13 +34,13 @@ _SCHEMA = """
 CREATE TABLE jobs (
     id TEXT PRIMARY KEY, created REAL NOT NULL, method TEXT NOT NULL, release TEXT NOT NULL,
     action TEXT NOT NULL, experiment TEXT NOT NULL, source TEXT NOT NULL, fleet TEXT NOT NULL,
-    fleet_kind TEXT NOT NULL, fleet_settings TEXT NOT NULL, digest TEXT NOT NULL, origin TEXT NOT NULL,
-    parent TEXT NOT NULL, plan TEXT NOT NULL);
+    fleet_kind TEXT NOT NULL, fleet_settings TEXT NOT NULL, digest TEXT NOT NULL, parent TEXT NOT NULL,
+    plan TEXT NOT NULL);
 CREATE TABLE attempts (
     position INTEGER PRIMARY KEY AUTOINCREMENT, job TEXT NOT NULL REFERENCES jobs(id),
     number INTEGER NOT NULL, key TEXT NOT NULL UNIQUE, handle TEXT, state TEXT NOT NULL,
     reached INTEGER NOT NULL, cause TEXT NOT NULL, exit_code INTEGER, created REAL NOT NULL, started REAL,
-    ended REAL, UNIQUE (job, number));
+    ended REAL, origin TEXT NOT NULL, UNIQUE (job, number));
 CREATE TABLE transitions (
     position INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL, time REAL NOT NULL, before TEXT,
     after TEXT NOT NULL, cause TEXT NOT NULL, actor TEXT NOT NULL);
@@ -50,9 +50,11 @@ CREATE INDEX transitions_by_key ON transitions (key);
 """
 _JOB = (
     "id, created, method, release, action, experiment, source, fleet, fleet_kind, fleet_settings, digest,"
-    " origin, parent"
+    " parent"
 )
-_ATTEMPT = "job, number, position, key, handle, state, reached, cause, exit_code, created, started, ended"
+_ATTEMPT = (
+    "job, number, position, key, handle, state, reached, cause, exit_code, created, started, ended, origin"
+)
 Point: TypeAlias = Literal["store-schema", "store-intent", "store-retry", "store-handle", "store-move"]
 
 
@@ -99,14 +101,13 @@ class Store:
             fleet_kind,
             json.dumps(dict(fleet_settings)),
             plan["digest"],
-            json.dumps(myself().to_json()),
             parent,
             text,
         )
         with self._write("store-intent") as cursor:
             job = _unused_id(cursor, plan)
             cursor.execute(
-                f"INSERT INTO jobs ({_JOB}, plan) VALUES ({'?, ' * 13}?)", (job, time.time(), *row)
+                f"INSERT INTO jobs ({_JOB}, plan) VALUES ({'?, ' * 12}?)", (job, time.time(), *row)
             )
             _add_attempt(cursor, job, 1)
         return self.job(job)
@@ -248,7 +249,6 @@ class Store:
                 kind,
                 settings,
                 digest,
-                origin,
                 parent,
             ) = row
             attempts = self._connection.execute(
@@ -266,10 +266,9 @@ class Store:
                     fleet_kind=kind,
                     fleet_settings=json.loads(settings),
                     digest=digest,
-                    origin=json.loads(origin),
                     parent=parent,
                     created=created,
-                    attempts=tuple(Attempt(*attempt) for attempt in attempts),
+                    attempts=tuple(_attempt(*attempt) for attempt in attempts),
                 )
             )
         return jobs
@@ -358,6 +357,11 @@ def _connect_to_read(path: Path) -> sqlite3.Connection:
     raise sqlite3.OperationalError("unable to open database file")
 
 
+def _attempt(*row: Any) -> Attempt:
+    *plain, origin = row
+    return Attempt(*(*plain, json.loads(origin)))
+
+
 def _unused_id(cursor: sqlite3.Cursor, plan: Mapping[str, Any]) -> str:
     while True:
         job = new_id(plan["method"], plan["action"])
@@ -368,9 +372,9 @@ def _unused_id(cursor: sqlite3.Cursor, plan: Mapping[str, Any]) -> str:
 def _add_attempt(cursor: sqlite3.Cursor, job: str, number: int) -> None:
     key, now = key_of(job, number), time.time()
     cursor.execute(
-        "INSERT INTO attempts (job, number, key, state, reached, cause, created)"
-        " VALUES (?, ?, ?, 'ACCEPTED', 0, ?, ?)",
-        (job, number, key, _ACCEPTED, now),
+        "INSERT INTO attempts (job, number, key, state, reached, cause, created, origin)"
+        " VALUES (?, ?, ?, 'ACCEPTED', 0, ?, ?, ?)",
+        (job, number, key, _ACCEPTED, now, json.dumps(myself().to_json())),
     )
     _add_transition(cursor, key, now, None, "ACCEPTED", _ACCEPTED, "submit" if number == 1 else "retry")
 

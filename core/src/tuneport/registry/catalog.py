@@ -93,16 +93,8 @@ def _surface(
     Raises:
         Invalid: the surface file is missing, damaged or has no such entry, or the choices are impossible.
     """
-    name = spec["surface"]
-    found = _index(framework)["surfaces"].get(name)
-    if found is None:
-        raise Invalid(
-            f"{framework} {spec['release']} names the surface {name}, which is not there",
-            code="surface-missing",
-        )
-    _usable(found, name)
     try:
-        document = _surface_document(found["file"], found["digest"])
+        document = surface(framework, spec["release"])
         item = document["entries"][spec.get("entries", {}).get(entry, entry)]
         if "keys" not in item:
             from tuneport.dialects.hydra.surface import composed_surface
@@ -111,9 +103,26 @@ def _surface(
         return {key: _key(key, spec) for key, spec in item["keys"].items()}, None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Invalid(
-            f"the surface {found['file']} has no usable entry {entry!r} ({type(error).__name__}: {error})",
+            f"the surface {spec['surface']} of {framework} has no usable entry {entry!r} ({type(error).__name__}: {error})",
             code="surface-broken",
         ) from error
+
+
+def surface(framework: str, version: str) -> dict[str, Any]:
+    """The surface document of a release, which must not be changed; empty where it publishes none.
+
+    Raises:
+        Invalid: the file is missing or damaged.
+    """
+    spec = release_spec(framework, version)
+    if not spec.get("surface"):
+        return {}
+    found = _index(framework)["surfaces"].get(spec["surface"])
+    if found is None:
+        message = f"{framework} {version} names the surface {spec['surface']}, which is not there"
+        raise Invalid(message, code="surface-missing")
+    _usable(found, spec["surface"])
+    return _surface_document(found["file"], found["digest"])
 
 
 @lru_cache(maxsize=8)

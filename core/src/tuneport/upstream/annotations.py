@@ -29,7 +29,7 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One member of a union. `choices` is filled for enumerations and literals."""
+    """One member of a union. `choices` is filled for enumerations and literals, with all their values."""
 
     kind: str
     choices: tuple[Any, ...] = ()
@@ -59,7 +59,7 @@ def _subscript(sources: Sources, module: str, annotation: ast.Subscript) -> tupl
     if name == "Literal":
         values = [evaluate(sources, module, item) for item in inner]
         kinds = dict.fromkeys(_kind_of(value) for value in values)
-        return tuple(Member(kind, tuple(v for v in values if _kind_of(v) == kind)) for kind in kinds)
+        return tuple(Member(kind, tuple(values)) for kind in kinds)
     if name in ("Optional", "Union"):
         flat = [member for item in inner for member in members(sources, module, item)]
         return _unique([*flat, Member("null")] if name == "Optional" else flat)

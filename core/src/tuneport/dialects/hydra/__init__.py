@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tuneport.dialects import Rendered
+from tuneport.dialects.hydra.render import render_overrides  # at the top: a later import would hide `render`
 from tuneport.types import Context, Json
 
 
 def render(settings: Mapping[str, Json], context: Context) -> Rendered:
     """The effective configuration as a minimal list of overrides; see `render.py`."""
-    from tuneport.dialects.hydra.render import render_overrides
-
     return render_overrides(settings, context)

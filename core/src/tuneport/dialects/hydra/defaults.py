@@ -286,8 +286,8 @@ def _entries(written: Iterable[Json], where: str) -> list[_Item]:
     found = []
     for entry in written:
         if isinstance(entry, str):
-            name, _, package = entry.partition("@")
-            found.append(_Item(name, None, _here(package or None)))
+            name, at, package = entry.partition("@")
+            found.append(_Item(name, None, _here(package if at else None)))
         elif isinstance(entry, Mapping) and len(entry) == 1:
             key, value = next(iter(entry.items()))
             words = key.split()
@@ -305,8 +305,8 @@ def _entries(written: Iterable[Json], where: str) -> list[_Item]:
 
 
 def _group_item(key: str, option: str | None) -> _Item:
-    group, _, package = key.partition("@")
-    return _Item(option, group, _here(package or None))
+    group, at, package = key.partition("@")
+    return _Item(option, group, _here(package if at else None))
 
 
 def _here(package: str | None) -> str | None:

@@ -31,12 +31,13 @@ class _NoBranch(Unresolved):
 
 
 class _Node:
-    """A value with its place in the tree; `path` is None for what a resolver made."""
+    """A value with its place in the tree; `path` is None for what a resolver made, which keys cannot go
+    into unless `branch` says so."""
 
-    __slots__ = ("path", "value")
+    __slots__ = ("branch", "path", "value")
 
-    def __init__(self, path: tuple[str | int, ...] | None, value: Any) -> None:
-        self.path, self.value = path, value
+    def __init__(self, path: tuple[str | int, ...] | None, value: Any, branch: bool = False) -> None:
+        self.path, self.value, self.branch = path, value, branch or path is not None
 
 
 class Resolver:
@@ -112,7 +113,7 @@ class Resolver:
         """The settled node below `base`, None where there is none."""
         here = base
         for number, key in enumerate(keys):
-            if not isinstance(here.value, Mapping | list):
+            if not isinstance(here.value, Mapping | list) or not here.branch:
                 raise _NoBranch(f"{'.'.join(keys[:number])} holds nothing named {key}")
             child = _child(here, key)
             if child is None:
@@ -233,7 +234,7 @@ class Resolver:
         return _Node(None, self._element(grammar.parse_element(text), at))
 
     def _oc_create(self, _at: _Node, value: Any) -> _Node:
-        return _Node(None, value)
+        return _Node(None, value, branch=True)
 
     def _oc_keys(self, at: _Node, key: Any) -> _Node:
         return _Node(None, list(self._mapping(at, key)))
@@ -314,7 +315,7 @@ def _child(node: _Node, key: str) -> _Node | None:
             return None
     elif key not in value:
         return None
-    return _Node(None if node.path is None else (*node.path, step), value[step])
+    return _Node(None if node.path is None else (*node.path, step), value[step], node.branch)
 
 
 def _as_text(node: _Node) -> str:

@@ -27,7 +27,7 @@ def render_overrides(settings: Mapping[str, Json], context: Context) -> Rendered
     for name, option in composed.chosen.items() if composed else ():
         words.append(f"{CONFIG}-name={option}" if name == CONFIG else f"{name}={option}")
     words += [f"~{name}" for name in context.request.native.get("delete", ())]
-    keys, branches = context.release.keys, _branches(context.release.keys)
+    keys, branches = context.release.keys, branches_of(context.release.keys)
     for name in sorted(context.own):
         native = context.origins[name].layer in NATIVE_LAYERS
         for key, value, sign in _settings(name, context.own[name], keys, branches):
@@ -43,7 +43,10 @@ def _settings(
     if key is not None and not key.required and equal(value, key.default) and not (key.add and value is None):
         return
     there = (key is not None and not key.add) or name in branches
-    merges = name in branches or (key is not None and isinstance(key.default, dict))
+    if there and _clashes(value, key.default if key is not None else {}):
+        yield name, None, "~"
+        there, key = False, None
+    merges = (there and name in branches) or (key is not None and isinstance(key.default, dict))
     if (
         isinstance(value, dict)
         and (merges or not there)
@@ -59,6 +62,13 @@ def _settings(
         yield name, value, "" if there else "+"
 
 
+def _clashes(value: Json, default: Json) -> bool:
+    """Whether a list meets a mapping: neither is merged into the other, so what is there has to go first."""
+    return (isinstance(value, dict) and isinstance(default, list)) or (
+        isinstance(value, list) and isinstance(default, dict)
+    )
+
+
 def _word(key: str, value: Json, sign: str, *, literal: bool) -> Value:
     """One override. A reference in the value becomes the word's own: what stands around it is its prefix
     and suffix, quoted, and what a fleet puts in must need no quoting."""
@@ -72,6 +82,8 @@ def _word(key: str, value: Json, sign: str, *, literal: bool) -> Value:
             return [hollow(part) for part in item]
         return {name: hollow(part) for name, part in item.items()} if isinstance(item, dict) else item
 
+    if sign == "~":
+        return f"~{key}"
     text = override(key, hollow(value), sign, literal=literal)
     if not refs:
         return text
@@ -95,7 +107,7 @@ def equal(left: Json, right: Json) -> bool:
     return bool(left == right)
 
 
-def _branches(keys: Mapping[str, Key]) -> frozenset[str]:
+def branches_of(keys: Mapping[str, Key]) -> frozenset[str]:
     """Every dotted name that holds keys of the tree."""
     found: set[str] = set()
     for name, key in keys.items():

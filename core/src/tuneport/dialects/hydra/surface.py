@@ -44,6 +44,11 @@ def composed_surface(
     return found.keys, Composed("hydra", chosen, found.groups, options, found.classes)
 
 
+def tree_of(document: Mapping[str, Any], entry: str) -> Tree:
+    """The files that an entry of a surface document can reach by itself."""
+    return Tree(document["files"], document["entries"][entry]["path"])
+
+
 def choices_of(tree: Tree, values: Mapping[str, Json]) -> Choices:
     """The group choices among some settings: a key that names a group of files and holds text."""
     chosen: dict[str, str | None] = {}

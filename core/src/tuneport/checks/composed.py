@@ -1,0 +1,118 @@
+"""Judges the keys of a release that composes its configuration and checks few types itself.
+
+Such a release takes a number for text, or one path for a list of them. So a type that only the default
+shows is a guess, and what is said here is what goes wrong later: text where a number is reckoned with, a
+mapping where a list is walked, a value that the code refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Set
+
+from tuneport.checks import surface
+from tuneport.text import closest
+from tuneport.types import Context, Finding, Json, Key, Origin, Ref, Severity
+
+_NUMBERS = {"int", "float"}
+_UNKNOWN: Json = object()
+
+
+def check(context: Context, raw: Mapping[str, str], judged: Set[str]) -> Iterator[Finding]:
+    """Findings for every key above the defaults; see `surface.check`."""
+    keys = context.release.keys
+    assert context.release.composed is not None
+    branches = {name.rpartition(".")[0] for name in keys}
+    moves = {move["from"]: move for move in context.release.spec.get("moves", ())}
+    for name, value in context.own.items():
+        origin = context.origins[name]
+        if isinstance(value, Ref) or name in judged:
+            continue
+        key = keys.get(name)
+        if key is not None:
+            yield from _value(context, key, value, origin, raw.get(name, ""))
+        elif name not in branches:
+            yield from _absent(context, name, origin, moves)
+
+
+def _absent(
+    context: Context, name: str, origin: Origin, moves: Mapping[str, Mapping[str, Json]]
+) -> Iterator[Finding]:
+    """A key that the surface does not have: inside a free mapping, of a class that lacks it, or unknown."""
+    composed = context.release.composed
+    assert composed is not None
+    place = (name, origin.file, origin.line)
+    holder = surface.ancestor(name, context.release.keys)
+    if holder is not None:
+        return
+    parent = name.rpartition(".")[0]
+    known = composed.classes.get(parent, "")
+    if known and name not in moves:
+        fields = [key for key in context.release.keys if key.rpartition(".")[0] == parent]
+        close = closest(name, fields)
+        message = f"`{name}`: {known.rpartition('.')[2]}, which `{parent}` is built into, takes no such field"
+        hint = f"did you mean `{close}`?" if close else "delete it"
+        yield Finding("key-unknown", "error", message, hint, *place)
+    elif origin.layer == "native.append":
+        message = f"`{name}` is added to the configuration; nothing here tells whether anything reads it"
+        yield Finding("key-added", "note", message, "", *place)
+    else:
+        yield surface.unknown(context, name, origin, moves, closed=True)
+
+
+def _value(context: Context, key: Key, value: Json, origin: Origin, raw: str) -> Iterator[Finding]:
+    if isinstance(value, str) and "${" in value:
+        value = context.config.get(key.name, _UNKNOWN)
+        if value is _UNKNOWN:
+            return
+    severity = misfit(value, key)
+    place = (key.name, origin.file, origin.line, surface.source_of(context, key))
+    if severity is not None:
+        message = (
+            f"`{key.name}` is {surface.show(value)} where {surface.what(context)} takes {surface.kinds(key)}"
+        )
+        yield Finding("key-type", severity, message, _hint(key, value, raw), *place)
+    elif key.choices and value not in key.choices and isinstance(value, str | int | float):
+        close = closest(str(value), map(str, key.choices))
+        message = (
+            f"`{key.name}` is {surface.show(value)}; {surface.what(context)} takes {surface.options(key)}"
+        )
+        hint = f"did you mean {close!r}?" if close else ""
+        sure: Severity = "error" if key.choices_from else "warning"
+        where = f"{context.release.framework} {context.release.version} {key.choices_from}"
+        yield Finding("key-choice", sure, message, hint, *place[:3], where if key.choices_from else place[3])
+    elif isinstance(value, str) and value.lower() == "none" and "null" in key.types:
+        message = f"`{key.name}` is the text {value!r}, not the absence of a value"
+        yield Finding("key-none", "warning", message, f"write {key.name}=null", *place)
+
+
+def misfit(value: Json, key: Key) -> Severity | None:
+    """How badly a value fails to be what a key holds; None where it may do."""
+    types = set(key.types)
+    kind = surface.kind_of(value)
+    if "any" in types or kind in types or kind == "any":
+        return None
+    if kind == "null":
+        return None if key.inferred else "warning"
+    if kind == "int":
+        if "float" in types or "str" in types or ("bool" in types and value in (0, 1)):
+            return None
+        return "error" if types <= {"list", "dict", "null"} else "warning"
+    if kind == "float":
+        return None if "str" in types else ("warning" if types & {"int", "bool"} else "error")
+    if kind == "bool":
+        return "warning" if types & {"int", "float", "str"} else "error"
+    if kind == "str":
+        if types & {"list"} and not types & (_NUMBERS | {"bool"}):
+            return None if key.inferred else "warning"
+        return "error"
+    if kind == "list" and "str" in types:
+        return None if key.inferred else "warning"
+    return "error"
+
+
+def _hint(key: Key, value: Json, raw: str) -> str:
+    if isinstance(value, str) and value.lower() in ("none", "nil", "undefined"):
+        return f"write {key.name}=null"
+    if isinstance(value, str) and "bool" in key.types and value.lower() in ("yes", "no", "on", "off"):
+        return f"write {key.name}={'true' if value.lower() in ('yes', 'on') else 'false'}"
+    return surface.type_hint(key, value, raw)

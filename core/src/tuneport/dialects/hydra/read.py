@@ -1,0 +1,329 @@
+"""An existing argument list as settings: what each word does, in order, under the rules of Hydra 1.3.
+
+Hydra composes the chosen files, closes the result so that unknown keys are refused, and applies the
+overrides one after the other. So does this, on the keys of a surface.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from tuneport.checks.rules import nested
+from tuneport.dialects.hydra.defaults import Tree
+from tuneport.dialects.hydra.parse import Override, OverrideError, parse_override
+from tuneport.dialects.hydra.render import branches_of, equal
+from tuneport.types import Finding, Json, Key
+
+_FLAGS = "--help -h,--hydra-help,--version,--resolve,--run -r,--multirun -m,--shell-completion -sc"
+_WITH_VALUE = (
+    "--cfg -c,--package -p,--config-path -cp,--config-name -cn,--config-dir -cd,--experimental-rerun"
+)
+_DOCS = "hydra-core 1.3 hydra/_internal/config_loader_impl.py"
+
+
+@dataclass(slots=True)
+class Words:
+    """An argument list taken apart: Hydra's own flags and the overrides, with what is wrong in them."""
+
+    flags: dict[str, str] = field(default_factory=dict)
+    overrides: list[Override] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Applied:
+    """What the overrides do to the composed keys. `own` holds what was set, by key; `added` those of them
+    that came with `+`; `deleted` the keys taken out."""
+
+    own: dict[str, Json] = field(default_factory=dict)
+    added: set[str] = field(default_factory=set)
+    deleted: list[str] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+
+class _Refused(Exception):
+    pass
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise _Refused(message)
+
+
+def take_apart(arguments: Sequence[str]) -> Words:
+    """Sort an argument list into flags and overrides."""
+    parser = _Parser(prog="hydra", add_help=False)
+    for names in _FLAGS.split(","):
+        parser.add_argument(*names.split(), action="store_true")
+    for names in _WITH_VALUE.split(","):
+        parser.add_argument(*names.split())
+    parser.add_argument("--info", "-i", const="all", nargs="?")
+    parser.add_argument("overrides", nargs="*")
+    words = Words()
+    try:
+        parsed = vars(parser.parse_args(list(arguments)))
+    except _Refused as refusal:
+        key = next((word for word in arguments if word.startswith("-")), "")
+        words.findings.append(
+            Finding("hydra-flag", "error", str(refusal), "write the flags before the overrides", key)
+        )
+        parsed = {"overrides": [word for word in arguments if not word.startswith("-") and "=" in word]}
+    for text in parsed.pop("overrides"):
+        try:
+            words.overrides.append(parse_override(text))
+        except OverrideError as error:
+            words.findings.append(_unreadable(text, error))
+    words.flags = {name: str(value) for name, value in parsed.items() if value}
+    return words
+
+
+def _unreadable(text: str, error: OverrideError) -> Finding:
+    key = text.partition("=")[0].lstrip("+~")
+    shown = text if len(text) <= 80 else text[: error.at][-30:] + "…"
+    message = f"{shown!r} cannot be read: {error.message} (character {error.at + 1})"
+    hint = "quote the value for Hydra, inside the shell's own quotes: \"key='…'\""
+    if "=" not in text:
+        hint = "an override is key=value; a value with blanks needs quotes around the whole word"
+    return Finding("hydra-syntax", "error", message, hint, key)
+
+
+def choices(words: Words, tree: Tree) -> tuple[dict[str, Json], list[Override], list[Finding]]:
+    """(settings that choose files, the other overrides, findings)."""
+    chosen: dict[str, Json] = {}
+    others: list[Override] = []
+    findings: list[Finding] = []
+    if "config_name" in words.flags:
+        chosen["--config"] = words.flags["config_name"]
+    for word in words.overrides:
+        group = word.key.startswith("hydra/") or tree.is_group(word.key)
+        if word.key.startswith(("hydra.", "hydra/")) or word.key == "hydra":
+            continue  # of Hydra itself, not of the program
+        if not group or isinstance(word.value, dict):
+            if word.package is not None:
+                message = f"{word.text!r} looks like a choice of files, but there is no group {word.key!r}"
+                findings.append(Finding("group-unknown", "error", message, "", word.key, source=_DOCS))
+            else:
+                others.append(word)
+            continue
+        name = word.key if word.package is None else f"{word.key}@{word.package}"
+        finding = _choose(word, name, chosen)
+        if finding is not None:
+            findings.append(finding)
+    return chosen, others, findings
+
+
+def _choose(word: Override, name: str, chosen: dict[str, Json]) -> Finding | None:
+    if word.kind == "sweep":
+        return _sweep(word)
+    if word.sign == "++":
+        return Finding("hydra-add", "error", f"{word.text!r}: a choice takes one + at most", "", name)
+    if word.sign == "~":
+        chosen[f"~{name}"] = word.value if isinstance(word.value, str) else ""
+        return None
+    if not isinstance(word.value, str):
+        return Finding("group-option", "error", f"`{name}` takes the name of an option", "", name)
+    key = f"+{name}" if word.sign else name
+    before = chosen.get(key)
+    chosen[key] = word.value
+    if before is not None:
+        return _twice(name, before, word.value)
+    return None
+
+
+def _twice(name: str, before: Json, after: Json) -> Finding:
+    same = equal(before, after)
+    what = "the same value" if same else f"{_show(before)}, then {_show(after)}; the last one counts"
+    message = f"`{name}` is given twice: {what}"
+    return Finding("key-repeated", "note", message, "delete one of them", name)
+
+
+def _sweep(word: Override) -> Finding:
+    message = f"{word.text!r} names several values, which a single run refuses"
+    hint = f"a list is {word.key}=[…]; text with a comma is {word.key}='…' inside the shell's quotes"
+    return Finding("hydra-sweep", "error", message, hint, word.key)
+
+
+def apply(overrides: Sequence[Override], keys: Mapping[str, Key]) -> Applied:
+    """Apply overrides in order to a composed configuration."""
+    known = {name: "???" if key.required else key.default for name, key in keys.items() if not key.add}
+    state = _State(keys, _copy(nested(known)), branches_of(keys))
+    for word in overrides:
+        state.apply(word)
+    return state.applied
+
+
+class _State:
+    def __init__(self, keys: Mapping[str, Key], tree: dict[str, Any], branches: frozenset[str]) -> None:
+        self._keys, self._tree, self._branches = keys, tree, branches
+        self._first: dict[str, Json] = {}
+        self.applied = Applied()
+
+    def apply(self, word: Override) -> None:
+        if word.kind == "sweep":
+            self._say(_sweep(word))
+            return
+        if word.kind == "call":
+            message = f"{word.text!r} is a cast, whose result is not judged here"
+            self._say(Finding("hydra-cast", "note", message, "write the value itself", word.key))
+        if not word.key:
+            self._say(Finding("hydra-syntax", "error", f"{word.text!r} names no key", "", word.text))
+            return
+        try:
+            if word.sign == "~":
+                self._delete(word)
+                return
+            path = word.key.split(".")
+            if word.sign == "+":
+                self._free_for(word, path)
+            self._update(path, word, force=bool(word.sign))
+        except _Refused as refusal:
+            self._say(self._refusal(word, str(refusal)))
+            return
+        self._own(word)
+
+    def _say(self, finding: Finding) -> None:
+        self.applied.findings.append(finding)
+
+    def _refusal(self, word: Override, why: str) -> Finding:
+        from tuneport.text import closest
+
+        key = self._keys.get(word.key)
+        if why == "there":
+            message = f"`{word.key}` is there already, so +{word.key} is refused"
+            hint = f"write {word.key}=… without +"
+            return Finding("key-exists", "error", message, hint, word.key, source=_DOCS)
+        if why == "absent" and key is not None and key.add:
+            message = f"`{word.key}` is not in the configuration until it is added"
+            hint = f"write +{word.key}=…"
+            return Finding("key-needs-plus", "error", message, hint, word.key, source=_DOCS)
+        if why == "absent":
+            close = closest(word.key, [name for name, item in self._keys.items() if not item.add])
+            if not close:
+                leaf = word.key.rpartition(".")[2]
+                close = next((name for name in self._keys if name.rpartition(".")[2] == leaf), "")
+            hint = f"did you mean `{close}`?" if close else f"+{word.key}=… adds a new key"
+            if self._below_free(word.key):
+                hint = f"write +{word.key}=…"
+            return Finding(
+                "key-unknown", "error", f"there is no key `{word.key}`", hint, word.key, source=_DOCS
+            )
+        return Finding("hydra-override", "error", f"{word.text!r}: {why}", "", word.key, source=_DOCS)
+
+    def _below_free(self, name: str) -> bool:
+        """Whether a key lies in a mapping that takes any key."""
+        while "." in name:
+            name = name.rpartition(".")[0]
+            if name in self._keys and not self._keys[name].add:
+                return "dict" in self._keys[name].types or "any" in self._keys[name].types
+        return False
+
+    def _find(self, path: Sequence[str]) -> Any:
+        here: Any = self._tree
+        for step in path:
+            if isinstance(here, dict) and step in here:
+                here = here[step]
+            elif (
+                isinstance(here, list) and step.lstrip("-").isdigit() and -len(here) <= int(step) < len(here)
+            ):
+                here = here[int(step)]
+            else:
+                return None
+        return None if isinstance(here, str) and here == "???" else here
+
+    def _free_for(self, word: Override, path: Sequence[str]) -> None:
+        if not isinstance(word.value, dict | list) and self._find(path) is not None:
+            raise _Refused("there")
+
+    def _delete(self, word: Override) -> None:
+        path = word.key.split(".")
+        present = self._find(path)
+        if present is None:
+            raise _Refused("there is nothing to delete")
+        if word.kind == "value" and word.value is not None and not equal(word.value, present):
+            raise _Refused(f"its value is {_show(present)}")
+        parent = self._find(path[:-1]) if len(path) > 1 else self._tree
+        if isinstance(parent, dict):
+            del parent[path[-1]]
+        self.applied.deleted.append(word.key)
+        for name in [n for n in self.applied.own if n == word.key or n.startswith(word.key + ".")]:
+            del self.applied.own[name]
+
+    def _update(self, path: Sequence[str], word: Override, *, force: bool) -> None:
+        here: Any = self._tree
+        for step in path[:-1]:
+            if isinstance(here, dict):
+                below = here.get(step)
+                if isinstance(below, str) and "${" in below:
+                    return  # it leads elsewhere; what is there takes the value
+                if not isinstance(below, dict | list):
+                    if not force and step not in here:
+                        raise _Refused("absent")
+                    below = here[step] = {}
+                here = below
+            else:
+                here = self._item(here, step)
+        self._put(here, path[-1], _copy(word.value), force)
+
+    def _item(self, here: Any, step: str) -> Any:
+        if not step.lstrip("-").isdigit() or not -len(here) <= int(step) < len(here):
+            raise _Refused(f"a list has no {step}")
+        return here[int(step)]
+
+    def _put(self, here: Any, last: str, value: Any, force: bool) -> None:
+        if isinstance(here, list):
+            self._item(here, last)
+            here[int(last)] = value
+            return
+        if not isinstance(here, dict):
+            raise _Refused("absent")
+        present = here.get(last)
+        if isinstance(value, dict) and isinstance(present, dict):
+            self._merge(present, value, force)
+        elif (
+            isinstance(value, dict | list)
+            and isinstance(present, dict | list)
+            and type(value) is not type(present)
+        ):
+            raise _Refused("a list and a mapping cannot be merged")
+        elif last not in here and not force:
+            raise _Refused("absent")
+        else:
+            here[last] = value
+
+    def _merge(self, into: dict[str, Any], more: Mapping[str, Any], force: bool) -> None:
+        for name, item in more.items():
+            if isinstance(item, dict) and isinstance(into.get(name), dict):
+                self._merge(into[name], item, force)
+            elif name not in into and not force:
+                raise _Refused("absent")
+            else:
+                into[name] = item
+
+    def _own(self, word: Override) -> None:
+        for name, value in self._flat(word.key, word.value):
+            if name in self._first:
+                self._say(_twice(name, self._first[name], value))
+            self._first[name] = value
+            self.applied.own[name] = _copy(self._find(name.split("."))) if isinstance(value, dict) else value
+            if word.sign:
+                self.applied.added.add(name)
+
+    def _flat(self, name: str, value: Json) -> list[tuple[str, Json]]:
+        if isinstance(value, dict) and value and (name in self._branches or name not in self._keys):
+            return [pair for key, item in value.items() for pair in self._flat(f"{name}.{key}", item)]
+        return [(name, value)]
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _copy(item) for name, item in value.items()}
+    return [_copy(item) for item in value] if isinstance(value, list) else value
+
+
+def _show(value: Json) -> str:
+    text = re.sub(r"\s+", " ", str(value))
+    return text if len(text) <= 60 else text[:60] + "…"

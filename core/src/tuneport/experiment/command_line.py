@@ -1,0 +1,171 @@
+"""Takes a launch command apart: environment, launchers, the program and its own arguments.
+
+Nothing is run. What a launcher says about hardware is kept; what it says about anything else is skipped.
+"""
+
+from __future__ import annotations
+
+import json
+import os.path
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tuneport.errors import Invalid
+
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)\Z", re.S)
+_PYTHON = re.compile(r"(?:.*/)?python[0-9.]*\Z")
+# Launcher -> its flags that stand alone; every other one takes a value, after `=` or as the next word.
+_ALONE = {
+    "torchrun": {"--standalone", "--no-python", "--no_python", "--run-path", "--run_path", "--help", "-h"},
+    "uv": {"--isolated", "--active", "--no-sync", "--frozen", "--locked", "--no-project", "--offline"}
+    | {"--quiet", "-q", "--verbose", "-v", "--all-extras", "--no-dev", "--no-cache", "-n"},
+    "python": {
+        "-u",
+        "-B",
+        "-E",
+        "-I",
+        "-O",
+        "-OO",
+        "-P",
+        "-q",
+        "-s",
+        "-S",
+        "-v",
+        "-d",
+        "-i",
+        "-b",
+        "-bb",
+        "-x",
+    },
+    "env": {"-i", "-", "--ignore-environment"},
+    "nohup": set(),
+    "time": {"-p"},
+    "exec": {"-c", "-l"},
+    "nsys": set(),
+}
+_NODES = ("--nnodes",)
+_PROCESSES = ("--nproc-per-node", "--nproc_per_node")
+
+
+@dataclass(slots=True)
+class Invocation:
+    """A program and its arguments. `module` is dotted (a file is named by its path, with `is_file`);
+    `nodes` and `per_node` are what a launcher says, 0 where it says nothing."""
+
+    module: str = ""
+    is_file: bool = False
+    arguments: list[str] = field(default_factory=list)
+    env: dict[str, str] = field(default_factory=dict)
+    launchers: list[str] = field(default_factory=list)
+    nodes: int = 0
+    per_node: int = 0
+
+
+def take_apart(words: Sequence[str]) -> Invocation:
+    """Read a command as a list of words, after the shell has done its part.
+
+    Raises:
+        Invalid: no Python program is started by it.
+    """
+    found = Invocation()
+    rest = list(words)
+    while rest:
+        assignment = _ASSIGNMENT.match(rest[0])
+        if assignment:
+            found.env[assignment[1]] = assignment[2]
+            rest = rest[1:]
+            continue
+        name = os.path.basename(rest[0])
+        if _PYTHON.match(rest[0]):
+            return _program(found, _skip("python", rest[1:], found))
+        if rest[0].endswith(".py"):
+            return _file(found, rest)
+        if name == "torchrun":
+            found.launchers.append(name)
+            return _program(found, _skip("torchrun", rest[1:], found))
+        if name == "ray" and rest[1:3] == ["job", "submit"]:
+            rest = _ray(found, rest[3:])
+        elif name in ("uv", "poetry") and rest[1:2] == ["run"]:
+            found.launchers.append(name)
+            rest = _skip("uv", rest[2:], found)
+        elif name in _ALONE:
+            rest = _skip(name, rest[1:], found)
+        elif not found.launchers and "=" not in rest[0] and "/" not in rest[0] and "." in rest[0]:
+            return _module(found, rest)  # a module's name alone, as `python -m` takes it
+        else:
+            break
+    shown = " ".join(words[:4])
+    raise Invalid(
+        f"no program is started by {shown!r} that can be checked",
+        code="command-unknown",
+        hint="give the command as a shell gets it: tp check -- python -m package.module key=value",
+    )
+
+
+def _program(found: Invocation, rest: list[str]) -> Invocation:
+    """What follows an interpreter or torchrun."""
+    if rest[:1] == ["-m"]:
+        if rest[1:2] in (["torch.distributed.run"], ["torch.distributed.launch"]):
+            found.launchers.append("torchrun")
+            return _program(found, _skip("torchrun", rest[2:], found))
+        return _module(found, rest[1:])
+    if rest and rest[0] in ("--module",):
+        return _module(found, rest[1:])
+    return _file(found, rest)
+
+
+def _module(found: Invocation, rest: list[str]) -> Invocation:
+    if not rest:
+        raise Invalid("the command names no module after -m", code="command-unknown")
+    found.module, found.arguments = rest[0], rest[1:]
+    return found
+
+
+def _file(found: Invocation, rest: list[str]) -> Invocation:
+    if not rest or not rest[0].endswith(".py"):
+        raise Invalid(
+            "the command starts no Python module or file",
+            code="command-unknown",
+            hint="python -m package.module …",
+        )
+    found.module, found.is_file, found.arguments = rest[0], True, rest[1:]
+    return found
+
+
+def _skip(launcher: str, rest: list[str], found: Invocation) -> list[str]:
+    """What follows a launcher's own flags."""
+    alone = _ALONE[launcher]
+    while rest and rest[0].startswith("-") and rest[0] not in ("-m", "--module"):
+        flag, equal, value = rest[0].partition("=")
+        if flag == "--":
+            return rest[1:]
+        if flag in alone or (len(flag) == 2 and launcher == "python" and flag not in ("-W", "-X", "-c")):
+            rest = rest[1:]
+            continue
+        if not equal:
+            value, rest = (rest[1] if len(rest) > 1 else ""), rest[1:]
+        rest = rest[1:]
+        number = re.match(r"(?:\d+:)?(\d+)\Z", value)
+        if flag in _NODES and number:
+            found.nodes = int(number[1])
+        elif flag in _PROCESSES and number:
+            found.per_node = int(number[1])
+    return rest
+
+
+def _ray(found: Invocation, rest: list[str]) -> list[str]:
+    found.launchers.append("ray-job")
+    while rest and rest[0] != "--" and rest[0].startswith("-"):
+        flag, equal, value = rest[0].partition("=")
+        alone = flag in ("--no-wait", "--verbose", "-v")
+        if not equal and not alone:
+            value, rest = (rest[1] if len(rest) > 1 else ""), rest[1:]
+        rest = rest[1:]
+        if flag == "--runtime-env-json":
+            try:
+                variables = json.loads(value).get("env_vars", {})
+                found.env |= {str(name): str(item) for name, item in variables.items()}
+            except (ValueError, AttributeError):
+                continue
+    return rest[1:] if rest[:1] == ["--"] else rest

@@ -1,0 +1,216 @@
+"""The adapter: data, parameters that are more than one key, processors, export. No framework is needed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from trl_support import BASE, RELEASES, Workshop, launched
+from tuneport import api
+from tuneport.compiler.compile import Compiled
+from tuneport.errors import Invalid
+from tuneport.experiment.findings import findings_text
+from tuneport.registry.plugins import Hooks
+from tuneport.testing import FrameworkTests
+from tuneport.types import Location, Ref
+
+
+class TestTrl(FrameworkTests):
+    framework = "trl"
+    requests: ClassVar[dict[str, dict[str, Any]]] = {
+        "trl/sft": {
+            "model": "org/model",
+            "train_data": "/data/train.jsonl",
+            "validation_data": "/data/validation.jsonl",
+            "profile": "h200:8",
+            "set": {"eval_every": 50, "lora": True, "lora_targets": "all-linear", "mixed_precision": "bf16"},
+        }
+    }
+    golden = Path(__file__).parent / "golden"
+
+
+def codes(compiled: Compiled, severity: str = "error") -> list[str]:
+    return [finding.code for finding in compiled.findings if finding.severity == severity]
+
+
+def listed(compiled: Compiled) -> Any:
+    """What the data folder of the plan lists, by split."""
+    (command,) = launched(compiled).commands
+    spec = command.files["tuneport-data/.huggingface.yaml"]
+    assert spec.format == "yaml"
+    (config,) = spec.content["configs"]
+    return {entry["split"]: entry["path"] for entry in config["data_files"]}
+
+
+def compile_request(workshop: Workshop, release: str, config: dict[str, Any], **request: Any) -> Compiled:
+    experiment = workshop.experiment(release)
+    (experiment / "config.yaml").write_text(json.dumps({**BASE, **config}), "utf-8")
+    given = {"model": str(workshop.model), "profile": "cpu:1", **request}
+    compiled = api.Experiment(str(experiment)).validate(**given).compiled
+    assert compiled is not None
+    return compiled
+
+
+def test_one_file_becomes_the_training_split(workshop: Workshop) -> None:
+    compiled = workshop.compile("1.10.0", BASE)
+    assert compiled.context.config["dataset_name"] == Ref("work_dir", "/tuneport-data")
+    assert listed(compiled) == {"train": str(workshop.data / "pairs-train.jsonl")}
+
+
+def test_two_files_become_two_splits_under_the_names_that_the_script_reads(workshop: Workshop) -> None:
+    config = {**BASE, "eval_strategy": "steps", "eval_steps": 1, "dataset_test_split": "held_out"}
+    compiled = workshop.compile("1.16.0", config, validation=True)
+    assert list(listed(compiled)) == ["train", "held_out"]
+
+
+def test_signs_of_patterns_in_a_file_name_are_quoted(workshop: Workshop) -> None:
+    path = workshop.data / "a [1]*?.jsonl"
+    path.write_text('{"text": "x"}\n', "utf-8")
+    compiled = compile_request(workshop, "1.10.0", {}, train_data=str(path))
+    assert listed(compiled)["train"] == f"{workshop.data}/a [[]1][*][?].jsonl"
+
+
+def test_a_file_of_the_experiment_and_of_a_dataset_are_found_where_the_job_runs(workshop: Workshop) -> None:
+    experiment = workshop.experiment("1.10.0")
+    (experiment / "own.jsonl").write_text('{"text": "x"}\n', "utf-8")
+    own = compile_request(workshop, "1.10.0", {}, train_data="own.jsonl")
+    assert listed(own) == {"train": Ref("work_dir", "/own.jsonl")}
+    (experiment / "own.jsonl").unlink()
+    kept = compile_request(
+        workshop, "1.10.0", {}, train_dataset="alice/facts@v2", train_data="part [1].parquet"
+    )
+    assert listed(kept) == {"train": Ref("dataset", "/part [[]1].parquet", "alice/facts@v2")}
+
+
+def test_hub_datasets_and_folders_are_named_as_they_are(workshop: Workshop) -> None:
+    hub = compile_request(workshop, "1.10.0", {}, train_data="trl-lib/Capybara")
+    assert hub.context.config["dataset_name"] == "trl-lib/Capybara"
+    folder = workshop.compile("1.10.0", BASE, data="folder")
+    assert folder.context.config["dataset_name"] == str(workshop.data / "folder")
+    for compiled in (hub, folder):
+        assert "tuneport-data/.huggingface.yaml" not in launched(compiled).commands[0].files
+
+
+@pytest.mark.parametrize(
+    ("config", "request_", "code"),
+    [
+        ({"datasets": [{"path": "x"}]}, {"train_data": "/d/a.jsonl"}, "trl-data-twice"),
+        ({"datasets": [{"path": "x"}]}, {"validation_data": "/d/a.jsonl"}, "trl-data-twice"),
+        ({}, {"validation_data": "/d/a.jsonl"}, "trl-data-missing"),
+        ({"eval_strategy": "epoch"}, {"train_data": "/d/a.jsonl"}, "trl-validation-missing"),
+        ({}, {"train_data": "org/a", "validation_data": "/d/a.jsonl"}, "trl-validation-elsewhere"),
+        ({}, {"train_data": "/d/a", "validation_data": "/d/b"}, "trl-validation-elsewhere"),
+        ({}, {"train_data": "/d/a.jsonl", "validation_data": "org/b"}, "trl-validation-format"),
+        ({}, {"train_data": "/d/a.jsonl", "validation_data": "/d/b.csv"}, "trl-validation-format"),
+        (
+            {"dataset_test_split": "train"},
+            {"train_data": "/d/a.jsonl", "validation_data": "/d/b.jsonl"},
+            "trl-split-twice",
+        ),
+        ({"dataset_config": "en"}, {"train_data": "/d/a.jsonl"}, "trl-file-config"),
+        (
+            {},
+            {"train_data": "/d/a.jsonl", "set": {"warmup_steps": 3, "warmup_ratio": 0.1}},
+            "trl-warmup-twice",
+        ),
+    ],
+)
+def test_what_cannot_be_said_to_the_release_is_an_error(
+    config: dict[str, Any], request_: dict[str, Any], code: str, workshop: Workshop
+) -> None:
+    compiled = compile_request(workshop, "1.10.0", config, **request_)
+    assert codes(compiled) == [code], findings_text(compiled.findings)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"train_data": "org/a", "validation_data": "org/a"},
+        {"train_data": "/d/a", "validation_data": "/d/a"},
+        {"train_data": "/d/a.jsonl.gz", "validation_data": "/d/b.json"},
+    ],
+)
+def test_pairs_that_the_release_can_read_are_no_error(request_: dict[str, Any], workshop: Workshop) -> None:
+    compiled = compile_request(workshop, "1.10.0", {"eval_strategy": "epoch"}, **request_)
+    assert codes(compiled) == []
+
+
+def test_validation_data_that_is_not_read_while_training_is_said(workshop: Workshop) -> None:
+    assert "trl-validation-unread" in codes(workshop.compile("1.10.0", BASE, validation=True), "note")
+
+
+@pytest.mark.parametrize(
+    ("params", "native"),
+    [
+        ({"mixed_precision": "none"}, {"bf16": False, "fp16": False}),
+        ({"mixed_precision": "bf16"}, {"bf16": True, "fp16": False}),
+        ({"save_every": 5}, {"save_strategy": "steps", "save_steps": 5}),
+        ({"save_every": 0}, {"save_strategy": "no"}),
+        ({"eval_every": 5}, {"eval_strategy": "steps", "eval_steps": 5}),
+        ({"eval_every": 0}, {"eval_strategy": "no"}),
+        ({"warmup_ratio": 0.1}, {"warmup_steps": 0.1}),
+        ({"warmup_steps": 10}, {"warmup_steps": 10}),
+        ({"lora_targets": "all-linear"}, {"lora_target_modules": ["all-linear"]}),
+        ({"lora_targets": "q_proj"}, {"lora_target_modules": [r"(.*\.)?q_proj"]}),
+        ({"lora_targets": ["q_proj", "v_proj"]}, {"lora_target_modules": ["q_proj", "v_proj"]}),
+        ({"max_length": None}, {"max_length": None}),
+    ],
+)
+def test_parameters_become_native_keys(
+    params: dict[str, Any], native: dict[str, Any], workshop: Workshop
+) -> None:
+    context = workshop.compile("1.10.0", {}, validation=True, params=params).context
+    assert {key: context.own[key] for key in native} == native
+    assert {key for key in context.own if key.startswith(("save_", "eval_"))} <= set(native)
+
+
+def test_resuming_is_gated_in_the_release_that_ignores_it(workshop: Workshop) -> None:
+    refused = api.Experiment(str(workshop.experiment("1.10.0"))).validate(
+        model=str(workshop.model),
+        profile="cpu:1",
+        train_data=workshop.place("pairs"),
+        set={"resume_from": "/c"},
+    )
+    assert not refused.ok
+    context = workshop.compile("1.16.0", BASE, params={"resume_from": "/c"}).context
+    assert context.own["resume_from_checkpoint"] == "/c"
+
+
+def test_processors_are_asked_for_by_the_profile_alone(workshop: Workshop) -> None:
+    assert workshop.compile("1.10.0", BASE).context.own["use_cpu"] is True
+    on_cards = workshop.compile("1.10.0", BASE, profile="h200:2")
+    assert "use_cpu" not in on_cards.context.own
+    assert "--nproc_per_node=2" in launched(on_cards).commands[0].argv
+    assert "platform-key" in codes(workshop.compile("1.10.0", {**BASE, "use_cpu": True}))
+
+
+def test_steps_are_counted_and_endless_warmup_is_said(workshop: Workshop) -> None:
+    config = {**BASE, "max_steps": -1, "num_train_epochs": 3, "warmup_steps": 6}
+    compiled = workshop.compile("1.10.0", config, profile="cpu:2")
+    (note,) = [finding for finding in compiled.findings if finding.code == "trl-steps"]
+    assert note.message == "4 rows at 2 x 2 x 1 per step make 1 steps an epoch; the run makes 3"
+    assert "trl-warmup-endless" in codes(compiled, "warning")
+    fine = workshop.compile("1.10.0", {**config, "warmup_steps": 2}, profile="cpu:2")
+    assert "trl-warmup-endless" not in codes(fine, "warning")
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_export_ships_the_script_and_names_checkpoint_and_model(release: str, workshop: Workshop) -> None:
+    context = workshop.compile(release, {**BASE, "trust_remote_code": True}).context
+    plan = Hooks("trl").export(context, Location("run", "checkpoint-5", "sft-abc"), "huggingface")
+    (command,) = plan.commands
+    assert plan.action == "export"
+    assert command.argv == (Ref("python"), "tuneport-export.py")
+    assert command.env["TUNEPORT_CHECKPOINT"] == Ref("run_output", "/checkpoint-5", "sft-abc")
+    assert command.env["TUNEPORT_MODEL"] == str(workshop.model)
+    assert command.env["TUNEPORT_TRUST_REMOTE_CODE"] == "1"
+    compile(command.files["tuneport-export.py"].content, "tuneport-export.py", "exec")
+
+
+def test_export_to_an_unknown_format_is_refused(workshop: Workshop) -> None:
+    context = workshop.compile("1.10.0", BASE).context
+    with pytest.raises(Invalid) as caught:
+        Hooks("trl").export(context, Location("path", "/c"), "gguf")
+    assert "huggingface" in caught.value.hint

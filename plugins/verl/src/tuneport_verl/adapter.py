@@ -1,0 +1,137 @@
+"""The adapter: what verl needs beyond the manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cache
+from importlib.resources import files as package_files
+
+from tuneport.compiler.adapter import DeclarativeAdapter, location_value, locations, script_plan
+from tuneport.hookspec import hookimpl
+from tuneport.types import (
+    Bindings,
+    Command,
+    Context,
+    FileSpec,
+    Finding,
+    Json,
+    LaunchPlan,
+    Location,
+    Origin,
+    Ref,
+    Value,
+)
+
+from tuneport_verl import correction, memory, params, places, pools, reward, steps
+
+MAIN = "main.py"
+CLUSTER = "tuneport-cluster.py"
+EXPORTER = "tuneport-export.py"
+
+
+class Adapter(DeclarativeAdapter):
+    """The declarative adapter, with engines, reward functions, teacher pools, Ray and an exporter."""
+
+    @hookimpl
+    def validate(self, context: Context) -> Iterable[Finding]:
+        yield from params.check(context)
+        yield from pools.check(context)
+        yield from places.check(context)
+        yield from steps.check(context)
+        if _is_rl(context):
+            yield from correction.check(context)
+            yield from reward.check(context)
+            yield from memory.check(context)
+            yield from _visible(context)
+
+    @hookimpl
+    def bind_args(self, context: Context) -> Bindings | None:
+        values: dict[str, Json] = {**places.moved(context), **params.values(context)}
+        for flag, location in locations(context).items():
+            binding = context.method.spec.get("bind", {}).get(flag)
+            if binding is not None:
+                values[binding["key"]] = location_value(location)
+        model, has_critic = context.request.model, "critic_learning_rate" in context.method.params
+        if has_critic and model is not None and "critic.model.path" not in context.own:
+            values["critic.model.path"] = location_value(model)
+        values.update(places.files(context, values))
+        return Bindings(values, Origin("request"))
+
+    @hookimpl
+    def topology(self, context: Context) -> Bindings | None:
+        return Bindings(pools.values(context), Origin("topology"))
+
+    @hookimpl
+    def launch(self, context: Context) -> LaunchPlan | None:
+        plan = super().launch(context)
+        assert plan is not None
+        if not _is_rl(context):
+            return plan
+        (command,) = plan.commands
+        command = replace(command, argv=_program(context, command.argv))
+        return replace(plan, commands=tuple(_on_cluster(context, command)))
+
+    @hookimpl
+    def export(self, context: Context, checkpoint: Location, format: str) -> LaunchPlan | None:  # noqa: A002
+        if format not in context.method.spec["lifecycle"]["export"]["formats"]:
+            return super().export(context, checkpoint, format)
+        env: dict[str, Value] = {
+            "TUNEPORT_CHECKPOINT": location_value(checkpoint),
+            "TUNEPORT_BACKEND": format.removeprefix("verl-"),
+        }
+        trusted = ("actor_rollout_ref.model.trust_remote_code", "model.trust_remote_code")
+        if any(context.config.get(key) for key in trusted):
+            env["TUNEPORT_TRUST_REMOTE_CODE"] = "1"
+        return script_plan(context, EXPORTER, _script("export_script.py"), env, "export")
+
+
+def _is_rl(context: Context) -> bool:
+    return bool(context.method.spec["entry"] == "verl.trainer.main_ppo")
+
+
+def _program(context: Context, argv: tuple[Value, ...]) -> tuple[Value, ...]:
+    """The command with the experiment's own entry point where it has one."""
+    if MAIN not in context.files:
+        return argv
+    position = argv.index("-m")
+    return (*argv[:position], MAIN, *argv[position + 2 :])
+
+
+def _on_cluster(context: Context, command: Command) -> Iterable[Command]:
+    """The command as it is on one node; on several, or with a pool beside it, inside a Ray cluster."""
+    used = {command.pool, *context.topology.roles.values()}
+    beside = [pool for pool in context.topology.pools if pool.name in used]
+    nodes = sum(pool.nodes for pool in beside)
+    if nodes <= 1:
+        yield command
+        return
+    words: tuple[Value, ...] = (Ref("python"), CLUSTER, str(nodes), Ref("node_rank"), Ref("head_addr"))
+    words = (*words, Ref("head_port"), "--", *command.argv[1:])
+    files = {**command.files, CLUSTER: FileSpec("text", _script("cluster_script.py"))}
+    yield replace(command, argv=words, files=files)
+    for pool in beside:
+        if pool.name != command.pool:
+            role = next(role for role, name in context.topology.roles.items() if name == pool.name)
+            yield replace(command, role=role, argv=words, files=files, pool=pool.name)
+
+
+def _visible(context: Context) -> Iterable[Finding]:
+    """An error where the environment shows fewer devices than the trainer asks for."""
+    shown = {**context.facts.get("env", {}), **context.request.env}.get("CUDA_VISIBLE_DEVICES")
+    wanted = context.config.get("trainer.n_gpus_per_node")
+    if not isinstance(shown, str) or not isinstance(wanted, int):
+        return
+    count = len([part for part in shown.split(",") if part.strip()])
+    if count < wanted:
+        message = f"CUDA_VISIBLE_DEVICES shows {count} devices and the trainer asks for {wanted} on each node"
+        source = "verl/single_controller/ray/base.py, ResourcePoolManager._check_resource_available"
+        hint = "show as many devices, or ask for fewer"
+        key = "trainer.n_gpus_per_node"
+        yield Finding("verl-devices-visible", "error", message, hint, key, source=source)
+
+
+@cache
+def _script(name: str) -> str:
+    """A script that runs inside the job: part of this package, shipped as text."""
+    return package_files("tuneport_verl").joinpath(name).read_text("utf-8")
