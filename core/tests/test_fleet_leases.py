@@ -172,7 +172,7 @@ def test_a_card_stays_leased_while_an_unsupervised_job_uses_it() -> None:
     )
     # Unknown is not ended: a retry first makes sure of that, and says so in the record.
     again = jobs.retry(first.id)
-    assert [attempt.state for attempt in again.attempts][0] == "STOPPED"
+    assert again.attempt(1).state == "STOPPED"
     assert again.last.number == 2
     assert jobs.stop(first.id).state == "STOPPED"
 

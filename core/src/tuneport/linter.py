@@ -6,8 +6,10 @@ written here, so nobody's ownership is judged.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,7 @@ from tuneport.types import (
     Topology,
 )
 
+NOWHERE = Path(os.devnull)  # a command has no experiment folder
 COMMAND = Origin("command line")
 ADDED = Origin("native.append")
 
@@ -97,8 +100,8 @@ def check_arguments(run: Invocation, asked: Asked) -> Checked:
         if not error.findings:
             raise
         findings += error.findings
-        release = catalog.release(framework, version, entry)
-        wanted = {}
+        # What the other words do depends on the files: against others they would be judged unfairly.
+        release, overrides = catalog.release(framework, version, entry), []
     applied = apply(overrides, release.keys)
     findings += applied.findings
     env = {**asked.env, **run.env}
@@ -123,7 +126,7 @@ def _judge(
     config = resolved(layers.effective(), (), {**asked.facts.get("env", {}), **env}, absent)
     method = _method(framework, release.version, entry, asked.method, config)
     request = _request(method, layers.own, config, env)
-    facts, seen = facts_module.gather(request, Path.cwd(), asked.facts, [])
+    facts, seen = facts_module.gather(request, NOWHERE, asked.facts, [])
     context = Context(
         method=method,
         release=release,
@@ -180,12 +183,7 @@ def _method(framework: str, version: str, entry: str, wanted: str, config: Mappi
         return catalog.method(wanted, version)
     best: tuple[int, Method] | None = None
     spare: Method | None = None
-    for name, _, problem in catalog.methods(framework):
-        if problem:
-            continue
-        method = catalog.method(name, version)
-        if entry not in (method.spec.get("entry"), *method.spec.get("entries", ())):
-            continue
+    for method in _candidates(framework, version, entry):
         identity = method.spec.get("identity", {})
         if all(config.get(key) == value for key, value in identity.items()):
             if best is None or len(identity) > best[0]:
@@ -199,6 +197,14 @@ def _method(framework: str, version: str, entry: str, wanted: str, config: Mappi
     return Method(framework, framework, "", {}, {}, "")
 
 
+@lru_cache(maxsize=64)
+def _candidates(framework: str, version: str, entry: str) -> tuple[Method, ...]:
+    """The methods that an entry point can run."""
+    names = [name for name, _, problem in catalog.methods(framework) if not problem]
+    found = [catalog.method(name, version) for name in names]
+    return tuple(m for m in found if entry in (m.spec.get("entry"), *m.spec.get("entries", ())))
+
+
 def _request(
     method: Method, own: Mapping[str, Json], config: Mapping[str, Json], env: Mapping[str, str]
 ) -> Request:
@@ -208,7 +214,8 @@ def _request(
         value = config.get(binding["key"])
         value = value[0] if isinstance(value, list) and value else value
         if isinstance(value, str) and value and binding["key"] in own:
-            found[flag] = Location("path" if value.startswith("/") else "hub", value)
+            here = os.path.exists(value) or value.startswith("/")
+            found[flag] = Location("path", os.path.abspath(value)) if here else Location("hub", value)
     params: dict[str, Json] = {}
     for name, param in method.params.items():
         if any(key in own for key in param.keys):

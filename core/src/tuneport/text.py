@@ -24,6 +24,26 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
+def closest_key(key: str, keys: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """The dotted key most like `key`: one beside it that is spelt alike, then one of the same last name
+    elsewhere, then one whose last name is spelt alike; empty where there is none."""
+    parent, _, leaf = key.rpartition(".")
+    beside: list[str] = []
+    named: dict[str, list[str]] = {}
+    for known in keys:
+        above, _, last = known.rpartition(".")
+        named.setdefault(last, []).append(known)
+        if above == parent:
+            beside.append(last)
+    near = closest(leaf, beside, cutoff=cutoff)
+    if near:
+        return f"{parent}.{near}" if parent else near
+    if leaf not in named:
+        leaf = closest(leaf, named, cutoff=max(cutoff, 0.8))
+    common = set(key.split("."))
+    return max(named.get(leaf, ()), key=lambda known: len(common & set(known.split("."))), default="")
+
+
 def closest(word: str, options: Iterable[str], *, cutoff: float = 0.6) -> str:
     """The option most like `word`; empty where none is like it enough."""
     from difflib import get_close_matches  # late: most commands have nothing to guess

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from tuneport.experiment.yamlread import Document
@@ -31,6 +31,8 @@ _MACRO = re.compile(r"\.\s*[A-Za-z_][A-Za-z0-9_]*\s*(\()\s*([A-Za-z_][A-Za-z0-9_
 _TEXT = re.compile(r""""(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'""")
 # What would make _TEXT lose track of where text ends, and with it the bounds below.
 _ODD = re.compile(r"""[A-Za-z0-9_]"|//|`|'""")
+_CONFIG_PATH = re.compile(r"\bcfg((?:\.[A-Za-z_][A-Za-z0-9_]*)+)\s*(\()?")
+_WHOLE_CONFIG = re.compile(r"(?<![.\w])cfg(?!\.[A-Za-z_]|\w)")
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_.\[\]-]*)\}")
 
 
@@ -39,12 +41,19 @@ class Undecided(Exception):
 
 
 class Rules:
-    """Evaluates expressions over one set of variables, converted once."""
+    """Evaluates expressions over one set of variables, converted once.
 
-    def __init__(self, variables: Mapping[str, Json]) -> None:
+    Args:
+        sources: the expressions that will be asked, where all are known: the engine copies its variables
+            for each of them, so it is given no more of `cfg` than they name.
+    """
+
+    def __init__(self, variables: Mapping[str, Json], sources: tuple[str, ...] = ()) -> None:
         self._plain = {name: _cel_value(variables.get(name, {})) for name in VARIABLES}
-        self._longest = max(_longest(value) for value in self._plain.values())
-        self._context = _engine().Context(variables=self._plain)
+        paths = _config_paths(sources) if sources else None
+        named = self._plain if paths is None else {**self._plain, "cfg": _pruned(self._plain["cfg"], paths)}
+        self._longest = max(_longest(value) for value in named.values())
+        self._context = _engine().Context(variables=named)
 
     def holds(self, source: str) -> bool:
         """The value of a boolean expression.
@@ -86,6 +95,38 @@ class Rules:
 
 
 _ABSENT: Json = object()
+
+
+@lru_cache(maxsize=64)
+def _config_paths(sources: tuple[str, ...]) -> tuple[tuple[str, ...], ...] | None:
+    """The paths of `cfg` that some expressions name, longer ones before what holds them; None where one
+    of them takes `cfg` as a whole."""
+    found: set[tuple[str, ...]] = set()
+    for source in sources:
+        bare = _TEXT.sub('""', source)
+        if _WHOLE_CONFIG.search(bare):
+            return None
+        for match in _CONFIG_PATH.finditer(bare):
+            parts = tuple(match[1].split(".")[1:])
+            found.add(parts[:-1] if match[2] else parts)
+    return None if () in found else tuple(sorted(found, reverse=True))
+
+
+def _pruned(tree: Mapping[str, Json], paths: tuple[tuple[str, ...], ...]) -> dict[str, Json]:
+    """The part of a tree that lies on or below some paths."""
+    kept: dict[str, Json] = {}
+    for path in paths:
+        here: Json = tree
+        into = kept
+        for number, part in enumerate(path):
+            if part not in here:
+                break
+            here = here[part]
+            if number == len(path) - 1 or not isinstance(here, dict):
+                into[part] = here
+                break
+            into = into.setdefault(part, {})
+    return kept
 
 
 def bounds(source: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Set
 
 from tuneport.checks import surface
-from tuneport.text import closest
+from tuneport.text import closest, closest_key
 from tuneport.types import Context, Finding, Json, Key, Origin, Ref, Severity
 
 _NUMBERS = {"int", "float"}
@@ -47,8 +47,7 @@ def _absent(
     parent = name.rpartition(".")[0]
     known = composed.classes.get(parent, "")
     if known and name not in moves:
-        fields = [key for key in context.release.keys if key.rpartition(".")[0] == parent]
-        close = closest(name, fields)
+        close = closest_key(name, (key for key in context.release.keys if key.startswith(f"{parent}.")))
         message = f"`{name}`: {known.rpartition('.')[2]}, which `{parent}` is built into, takes no such field"
         hint = f"did you mean `{close}`?" if close else "delete it"
         yield Finding("key-unknown", "error", message, hint, *place)

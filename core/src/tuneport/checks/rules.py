@@ -73,7 +73,9 @@ def apply(context: Context, checks: Sequence[Rule], inert: Sequence[Rule]) -> tu
     """(findings, what could not be decided). A rule is silent where its `when` is not true."""
     if not checks and not inert:
         return [], []
-    engine = Rules(variables(context))
+    asked = (*checks, *inert)
+    sources = tuple(rule[part] for rule in asked for part in ("when", "require", "unless") if part in rule)
+    engine = Rules(variables(context), sources)
     findings, undecided = [], []
     for rule in checks:
         try:

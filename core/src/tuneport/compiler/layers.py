@@ -40,6 +40,11 @@ class Layers:
         defaults = {name: key.default for name, key in self._keys.items() if not key.required}
         for gone in self._dropped:
             defaults = {n: v for n, v in defaults.items() if n != gone and not n.startswith(f"{gone}.")}
+        for name in self.own:  # a key below one that holds nothing yet takes its place
+            while "." in name:
+                name = name.rpartition(".")[0]
+                if name in defaults and not isinstance(defaults[name], dict):
+                    del defaults[name]
         return {**defaults, **self.own}
 
     def chain(self, key: str) -> list[tuple[Origin, Json]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -182,20 +183,27 @@ def check(lock: Mapping[str, Json], place: Path, version: str = "") -> Iterator[
 
 
 def _core(lock: Mapping[str, Json], finding: object) -> Iterator[Finding]:
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
-
     from tuneport import __version__
 
     wanted = lock["requires"]["core"]
-    try:
-        met = SpecifierSet(wanted).contains(__version__, prereleases=True)
-    except InvalidSpecifier:
-        met = False
-    if not met:
+    if not _meets(__version__, wanted):
         message = f"the lock needs tuneport-core {wanted} and this is {__version__}"
         yield finding(
             "lock-core", message, "upgrade tuneport-core, or `tp recipe upgrade EXP`", "requires.core"
         )  # type: ignore[operator]
+
+
+def _meets(version: str, wanted: str) -> bool:
+    """Whether a version is in a range. The common `>=1.2` is decided without loading the range parser."""
+    plain = re.compile(r"[0-9]+(\.[0-9]+)*\Z")
+    if wanted.startswith(">=") and plain.match(wanted[2:]) and plain.match(version):
+        return [*map(int, version.split("."))] >= [*map(int, wanted[2:].split("."))]
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+    try:
+        return SpecifierSet(wanted).contains(version, prereleases=True)
+    except InvalidSpecifier:
+        return False
 
 
 def _line(content: str, key: str) -> int:

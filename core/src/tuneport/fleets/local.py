@@ -207,15 +207,15 @@ def _start_supervisor(folder: Folder) -> None:
     with talk.open("ab") as output:
         before = output.tell()
         try:
-            code = subprocess.run(
+            # Not `run`, which would kill it on Ctrl-C.
+            code = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 env=env,
                 start_new_session=True,
-                check=False,
-            ).returncode
+            ).wait()
         except OSError as error:
             raise NotStarted(
                 f"cannot start a supervisor: {error.strerror}", code="supervisor-not-started"

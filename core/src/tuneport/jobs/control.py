@@ -261,6 +261,9 @@ class Control:
                 "order": attempt.order,
             }
             handle = fleet.submit(request, attempt.key)
+        except KeyboardInterrupt:
+            self._say(f"job {job.id} is accepted and goes on; tp job stop {job.id} stops it")
+            raise
         except NotStarted as error:
             self._store.move(attempt.key, "ACCEPTED", f"not started yet: {error.message}", actor)
             self._say(f"job {job.id} is accepted and not started yet: {error.message}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -78,7 +79,13 @@ def sources() -> tuple[list[Source], list[str]]:
 
 
 def framework_folders() -> dict[str, list[Source]]:
-    """Framework name -> the sources with a folder of that name. Costs one stat for each source."""
+    """Framework name -> the sources with a folder of that name. The folders are looked at once in a process,
+    at the cost of one stat for each source."""
+    return _framework_folders(setting("MANIFEST_PATH"), tuple(sys.path))
+
+
+@cache
+def _framework_folders(_manifest_path: str | None, _import_path: tuple[str, ...]) -> dict[str, list[Source]]:
     found: dict[str, list[Source]] = {}
     for source in sources()[0]:
         for name in _folders(source.folder):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 from tuneport.dialects.hydra.parse import TOKENS, OverrideError, scalar
@@ -51,8 +52,9 @@ def split_key(key: str) -> list[str]:
     return [match[1] if match[1] is not None else match[2] for match in _SPLIT.finditer(key)]
 
 
+@lru_cache(maxsize=4096)
 def parse_text(text: str) -> Text:
-    """The pieces of a value.
+    """The pieces of a value, which must not be changed.
 
     Raises:
         GrammarError: an interpolation in it is malformed.

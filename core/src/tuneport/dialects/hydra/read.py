@@ -16,6 +16,7 @@ from tuneport.checks.rules import nested
 from tuneport.dialects.hydra.defaults import Tree
 from tuneport.dialects.hydra.parse import Override, OverrideError, parse_override
 from tuneport.dialects.hydra.render import branches_of, equal
+from tuneport.text import closest_key
 from tuneport.types import Finding, Json, Key
 
 _FLAGS = "--help -h,--hydra-help,--version,--resolve,--run -r,--multirun -m,--shell-completion -sc"
@@ -189,8 +190,6 @@ class _State:
         self.applied.findings.append(finding)
 
     def _refusal(self, word: Override, why: str) -> Finding:
-        from tuneport.text import closest
-
         key = self._keys.get(word.key)
         if why == "there":
             message = f"`{word.key}` is there already, so +{word.key} is refused"
@@ -201,10 +200,7 @@ class _State:
             hint = f"write +{word.key}=…"
             return Finding("key-needs-plus", "error", message, hint, word.key, source=_DOCS)
         if why == "absent":
-            close = closest(word.key, [name for name, item in self._keys.items() if not item.add])
-            if not close:
-                leaf = word.key.rpartition(".")[2]
-                close = next((name for name in self._keys if name.rpartition(".")[2] == leaf), "")
+            close = closest_key(word.key, [name for name, item in self._keys.items() if not item.add])
             hint = f"did you mean `{close}`?" if close else f"+{word.key}=… adds a new key"
             if self._below_free(word.key):
                 hint = f"write +{word.key}=…"
