@@ -1,4 +1,4 @@
-"""Every code that Tuneport can say has exactly one heading in docs/findings.md, and nothing else has one."""
+"""Every code that Tuneport can say has exactly one heading on the findings pages, and nothing else has one."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = (ROOT / "docs/findings.md").read_text("utf-8")
+PAGE = "".join(path.read_text("utf-8") for path in sorted(ROOT.glob("docs/findings*.md")))
 SOURCES = sorted([*ROOT.glob("core/src/**/*.py"), *ROOT.glob("plugins/*/src/**/*.py")])
 CODE = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*\Z")
 # Calls whose argument at this position is a code; where a keyword `code` is given, that is one, too.
@@ -136,7 +137,7 @@ def test_every_heading_has_a_paragraph() -> None:
     parts = re.split(r"^### `([^`]+)`$", PAGE, flags=re.M)
     thin = []
     for code, body in zip(parts[1::2], parts[2::2], strict=True):
-        text = body.split("\n## ")[0].strip()
+        text = re.split(r"\n##? ", body)[0].strip()
         if len(text.split()) < 6 or "…TODO" in text:
             thin.append(code)
     assert not thin, thin
@@ -147,3 +148,13 @@ def test_the_collector_sees_what_commands_say() -> None:
     found = said()
     for code in ("usage", "internal", "interrupted", "io", "key-unknown", "lock-stale", "yaml-tag"):
         assert code in found, code
+
+
+def test_generated_pages_are_fresh() -> None:
+    spec = spec_from_file_location("reference_pages", ROOT / "tools/reference_pages.py")
+    assert spec is not None
+    assert spec.loader is not None
+    tool = module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    stale = [name for name, content in tool.pages().items() if (ROOT / name).read_text("utf-8") != content]
+    assert not stale, "run python tools/reference_pages.py"

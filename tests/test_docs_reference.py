@@ -137,9 +137,9 @@ PREFIXES = ("TUNEPORT_", "TUNEPLANE_", "FORGE_")
 def run_json(scratch: tuple[Path, dict[str, str]], command: str) -> dict[str, Any]:
     folder, env = scratch
     where = folder / "demo" if (folder / "demo").exists() else folder
-    done = subprocess.run(
-        [*command.split(), "--json"], cwd=where, env=env, capture_output=True, text=True, timeout=60
-    )
+    words = command.split()
+    words.insert(words.index("--") if "--" in words else len(words), "--json")
+    done = subprocess.run(words, cwd=where, env=env, capture_output=True, text=True, timeout=60)
     document: dict[str, Any] = json.loads(done.stdout)
     return document
 
@@ -172,6 +172,7 @@ def test_json_has_the_documented_keys(scratch: tuple[Path, dict[str, str]]) -> N
     hold("tp plugins", "tp plugins --no-load")
     hold("tp schema", "tp schema")
     hold("tp validate", "tp validate one --profile cpu:1")
+    hold("tp check", "tp check -- python -m verl.trainer.main_eval data.path=x")
     hold("tp plan", "tp plan one --profile cpu:1")
     hold("tp explain", "tp explain one")
     hold("tp explain", "tp explain trl/sft", 1)
@@ -236,7 +237,7 @@ def test_every_setting_is_documented() -> None:
         known |= {f"TUNEPORT_{name}" for name in re.findall(r"\bsetting\(\"([A-Z_]+)\"\)", text)}
     internal = {name for name in known if "_TEST_" in name}
     # Between our own processes, and the names of families that are documented as such.
-    marks = {"TUNEPORT_JOB_KEY", "TUNEPORT_SUPERVISOR", "TUNEPORT_TRUST_REMOTE_CODE"}
+    marks = {"TUNEPORT_JOB_KEY", "TUNEPORT_SUPERVISOR", "TUNEPORT_TRUST_REMOTE_CODE", "TUNEPORT_BACKEND"}
     families = {"TUNEPORT_CLUSTER", "TUNEPORT_IMAGE", "TUNEPORT_IMAGE_TRL"}
     text = "".join(page(f"docs/{name}.md") for name in ("command-line", "jobs"))
     missing = sorted(known - internal - marks - families - set(re.findall(r"TUNEPORT_[A-Z_]*[A-Z]", text)))
@@ -320,13 +321,16 @@ def test_python_names_are_documented() -> None:
     assert not [name for name in names if not re.search(rf"\b{name}\b", text)]
 
 
-def test_methods_page_covers_every_method() -> None:
-    text = page("docs/methods.md")
+def test_methods_pages_cover_every_method() -> None:
+    pages = [path.read_text("utf-8") for path in sorted(ROOT.glob("docs/methods*.md"))]
     rows = catalog.methods()
     assert len(rows) >= 3
     for method_id, _, _ in rows:
         framework = method_id.partition("/")[0]
+        text = next((text for text in pages if f"\n## {method_id}\n" in text), "")
         body = section(text, f"## {method_id}")
+        if "#parameters-of-every-method" in body:
+            body += section(text, "## Parameters of every method")
         offered: set[str] = set()
         for release in catalog.releases(framework):
             assert release in body or framework == "custom", f"{method_id} {release}"

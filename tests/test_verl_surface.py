@@ -139,6 +139,6 @@ def test_surface_is_generated_from_the_wheel(release: str, tmp_path: Path) -> No
     from tuneport.upstream.hydra import main
 
     package, root = wheel("verl", release)
-    words = [str(root), "--package", "verl", "--artefact", str(package)]
+    words = [str(root), "--package", "verl", "--program", "verl.model_merger", "--artefact", str(package)]
     assert main(["verl", release, *words, "--out", str(tmp_path / "made.json")]) == 0
     assert (tmp_path / "made.json").read_text("utf-8") == (SURFACES / f"{release}.json").read_text("utf-8")

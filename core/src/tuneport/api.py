@@ -15,6 +15,7 @@ fleet, facts.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -134,6 +135,17 @@ def open_project(path: str | Path | None = None) -> Project:
 def methods(framework: str = "") -> list[str]:
     """The ids of every method, or of one framework's."""
     return [row[0] for row in catalog.methods(framework)]
+
+
+def check(command: Sequence[str], **known: Any) -> Report:
+    """Every finding about an existing command of a framework, given as its words. Runs nothing.
+
+    `known` may hold framework, version, method, nodes, gpus_per_node, facts (a file) and env.
+
+    Raises:
+        Invalid: it is no command that can be checked. NotFound: nothing here knows its program.
+    """
+    return workflow.check(command, **known)
 
 
 def jobs() -> list[Job]:

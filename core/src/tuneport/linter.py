@@ -99,13 +99,20 @@ def check_arguments(run: Invocation, asked: Asked) -> Checked:
     except Invalid as error:
         if not error.findings:
             raise
+        # What the other words do depends on the files that they meet: nothing fair can be said of them.
         findings += error.findings
-        # What the other words do depends on the files: against others they would be judged unfairly.
-        release, overrides = catalog.release(framework, version, entry), []
+        release = catalog.release(framework, version, entry)
+        return _unjudged(framework, release, entry, findings)
     applied = apply(overrides, release.keys)
     findings += applied.findings
     env = {**asked.env, **run.env}
     return _judge(framework, release, entry, run, asked, applied, findings, env)
+
+
+def _unjudged(framework: str, release: Release, entry: str, findings: list[Finding]) -> Checked:
+    method = Method(framework, framework, "", {}, {}, "")
+    context = Context(method, release, Request(), Topology(()), {}, {}, {}, {}, {}, linted=True)
+    return Checked(framework, release.version, entry, "", tuple(ordered(findings)), (), context)
 
 
 def _judge(
@@ -131,18 +138,19 @@ def _judge(
         method=method,
         release=release,
         request=request,
-        topology=_topology(method, run, asked, config),
+        topology=_topology(method, run, asked, layers.own),
         facts=facts,
         config=config,
         own=dict(layers.own),
         origins=dict(layers.origins),
         files={},
+        linted=True,
     )
     judged = {finding.key for finding in findings if finding.severity == "error"}
     findings += [finding for finding in seen if finding.code not in ("data-not-here", "model-not-here")]
     findings += surface.check(context, {}, judged)
     undecided: list[str] = []
-    if method.id != framework:
+    if method.spec:
         checks, inert = catalog.rules(framework, release.version, method.spec.get("rules", []))
         said, undecided = rules_module.apply(context, checks, inert)
         findings += said
@@ -193,7 +201,9 @@ def _method(framework: str, version: str, entry: str, wanted: str, config: Mappi
     if best is not None:
         return best[1]
     if spare is not None:
-        return replace(spare, spec={**spare.spec, "identity": {}})
+        others = [method.spec.get("rules", ()) for method in _candidates(framework, version, entry)]
+        shared = [topic for topic in spare.spec.get("rules", ()) if all(topic in rules for rules in others)]
+        return replace(spare, id=framework, spec={**spare.spec, "identity": {}, "rules": shared})
     return Method(framework, framework, "", {}, {}, "")
 
 
@@ -231,20 +241,22 @@ def _request(
     )
 
 
-def _topology(method: Method, run: Invocation, asked: Asked, config: Mapping[str, Json]) -> Topology:
-    """Hardware: what was said beside the command, then its launcher, then its own settings."""
+def _topology(method: Method, run: Invocation, asked: Asked, own: Mapping[str, Json]) -> Topology:
+    """Hardware: what was said beside the command, then its launcher, then its own settings. The release's
+    defaults say nothing about the machines that somebody has."""
     declared = asked.facts.get("topology", {})
-    keys = method.spec.get("topology", {})
+    launched = method.spec.get("launch", {}).get("launcher", "none") != "none"
+    keys = {} if launched else method.spec.get("topology", {})
 
     def number(*candidates: Any) -> int:
         return next((n for n in candidates if isinstance(n, int) and not isinstance(n, bool) and n > 0), 0)
 
-    nodes = number(asked.nodes, declared.get("nodes"), run.nodes, config.get(keys.get("nodes", "")))
+    nodes = number(asked.nodes, declared.get("nodes"), run.nodes, own.get(keys.get("nodes", "")))
     gpus = number(
         asked.gpus_per_node,
         declared.get("gpus_per_node"),
         run.per_node,
-        config.get(keys.get("gpus_per_node", "")),
+        own.get(keys.get("gpus_per_node", "")),
     )
     if not gpus:
         return Topology(())

@@ -147,13 +147,17 @@ class Key:
 class Composed:
     """How a release that composes its configuration came to these keys. `dialect` reads and writes it;
     `chosen` are the group choices that were asked for, `groups` all that took part, `options` what each
-    group takes; `classes` maps the dotted name of a typed branch to the class that is built from it."""
+    group takes; `classes` maps the dotted name of a typed branch to the class that is built from it;
+    `free` are branches that take any key; `names`, joined by blanks, are all that the release's code could
+    read a setting by."""
 
     dialect: str
     chosen: Mapping[str, str] = field(default_factory=dict)
     groups: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     classes: Mapping[str, str] = field(default_factory=dict)
+    free: frozenset[str] = frozenset()
+    names: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +212,8 @@ class Context:
     `config` is the effective configuration so far: native key -> value (a literal, or a Ref where a
     platform layer wrote one), defaults included for `launch`; `own` holds just the keys that a layer
     above the release's defaults set. `facts` is what is known about data, model and environment.
-    `files` maps each file of the experiment folder to its SHA-256.
+    `files` maps each file of the experiment folder to its SHA-256. `linted` marks an existing command
+    line: there is no experiment, and it keeps none of a method's promises.
     """
 
     method: Method
@@ -220,6 +225,7 @@ class Context:
     own: Mapping[str, Json]
     origins: Mapping[str, Origin]
     files: Mapping[str, str]
+    linted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

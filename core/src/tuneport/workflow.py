@@ -101,7 +101,7 @@ def choose(
     method: Method, version: str, request: Request, config: Json
 ) -> tuple[Release, tuple[Finding, ...]]:
     """The release with the surface that the request's group choices compose. A choice that the release
-    would refuse is a finding, and the surface is that of no choice at all."""
+    would refuse is a finding, and then there is no surface to judge other keys by."""
     wanted: dict[str, Json] = {**method.spec.get("identity", {}), **method.spec.get("defaults", {})}
     for name, param in method.params.items():
         if name in request.params or param.has_default:
@@ -119,7 +119,9 @@ def choose(
     except Invalid as error:
         if not error.findings:
             raise
-        return catalog.release(method.framework, version, method.spec.get("entry", "")), tuple(error.findings)
+        # What other keys do depends on the files they meet: nothing fair can be said of them.
+        bare = catalog.release(method.framework, version)
+        return bare, tuple(error.findings)
 
 
 def _appended(written: project_module.Written) -> dict[str, tuple[Json, Origin]]:
@@ -142,6 +144,36 @@ def _declared_topology(asked: Asked, declared: Mapping[str, Json]) -> Asked:
 def _policies(written: project_module.Written) -> list[str]:
     project = written.project.spec.get("policies", ()) if written.project else ()
     return list(dict.fromkeys([*load_site().get("policies", ()), *project]))
+
+
+def check(
+    words: Sequence[str],
+    *,
+    framework: str = "",
+    version: str = "",
+    method: str = "",
+    nodes: int = 0,
+    gpus_per_node: int = 0,
+    facts: str = "",
+    env: Mapping[str, str] | None = None,
+) -> Report:
+    """All findings for an existing command, given as its words; no project is needed.
+
+    Raises:
+        Invalid: it is no command that can be checked. NotFound: nothing here knows its program.
+    """
+    from tuneport import linter
+
+    declared = facts_module.read_declared(Path(facts)) if facts else {}
+    asked = linter.Asked(framework, version, method, nodes, gpus_per_node, declared, env or {})
+    checked = linter.check(words, asked)
+    shown = {
+        "undecided": list(checked.undecided),
+        "method": checked.method,
+        "entry": checked.entry,
+        "release": f"{checked.framework} {checked.release}",
+    }
+    return Report(checked.findings, shown, None)
 
 
 def plan(name: str, given: Flags) -> tuple[LaunchPlan, Report]:

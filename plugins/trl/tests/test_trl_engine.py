@@ -78,7 +78,7 @@ def experiment(project: api.Project, release: str) -> api.Experiment:
 
 
 def version(job: Job) -> str:
-    return job.plan.release.rpartition(" ")[2]
+    return job.plan().release.rpartition(" ")[2]
 
 
 def finished(job: Job) -> Job:

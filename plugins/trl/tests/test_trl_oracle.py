@@ -105,14 +105,21 @@ def _defines(text: str, symbol: str) -> bool:
 @pytest.mark.parametrize("release", RELEASES)
 def test_inert_keys_change_nothing(release: str, built: Workshop, oracle: Ask, tmp_path: Path) -> None:
     mine = [case for case in cases("inert") if case["release"] == release]
-    questions = []
+    questions: list[dict[str, Any]] = []
+    plain: dict[str, str] = {}  # many keys are inert beside the very same settings: those are trained once
     for case in mine:
         questions.append(asked(built, case, ("with", "set"), tmp_path, "train"))
-        questions.append(asked(built, case, ("with",), tmp_path, "train"))
+        beside = asked(built, case, ("with",), tmp_path, "train")
+        known = plain.setdefault(
+            repr([case.get(key) for key in ("with", "data", "validation")]), beside["id"]
+        )
+        case["plain"] = known
+        if known == beside["id"]:
+            questions.append(beside)
     answers = oracle(release, questions)
     wrong = []
     for case in mine:
-        with_it, without = answers[f"{case['id']}-set"], answers[f"{case['id']}-with"]
+        with_it, without = answers[f"{case['id']}-set"], answers[case["plain"]]
         for part in ("accepted", "logs", "weights"):
             if with_it.get(part) != without.get(part) or not without["accepted"]:
                 wrong.append(

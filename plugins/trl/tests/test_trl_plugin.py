@@ -186,6 +186,12 @@ def test_processors_are_asked_for_by_the_profile_alone(workshop: Workshop) -> No
     assert "platform-key" in codes(workshop.compile("1.10.0", {**BASE, "use_cpu": True}))
 
 
+def test_several_processes_on_processors_leave_their_group_to_the_end(workshop: Workshop) -> None:
+    for profile, expected in (("cpu:1", None), ("cpu:2", "1"), ("h200:2", None)):
+        (command,) = launched(workshop.compile("1.16.0", BASE, profile=profile)).commands
+        assert command.env.get("FORK_LAUNCHED") == expected
+
+
 def test_steps_are_counted_and_endless_warmup_is_said(workshop: Workshop) -> None:
     config = {**BASE, "max_steps": -1, "num_train_epochs": 3, "warmup_steps": 6}
     compiled = workshop.compile("1.10.0", config, profile="cpu:2")

@@ -143,6 +143,7 @@ def bounds(source: str) -> str:
     return ""
 
 
+@lru_cache(maxsize=4096)
 def macro_depth(source: str) -> int:
     """How deep list macros nest in the expression."""
     bare = _TEXT.sub('""', source)

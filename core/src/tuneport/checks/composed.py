@@ -44,6 +44,10 @@ def _absent(
     holder = surface.ancestor(name, context.release.keys)
     if holder is not None:
         return
+    parts = name.split(".")
+    above = [".".join(parts[:count]) for count in range(1, len(parts))]
+    if any(branch in composed.free for branch in above):
+        return
     parent = name.rpartition(".")[0]
     known = composed.classes.get(parent, "")
     if known and name not in moves:
@@ -52,10 +56,21 @@ def _absent(
         hint = f"did you mean `{close}`?" if close else "delete it"
         yield Finding("key-unknown", "error", message, hint, *place)
     elif origin.layer == "native.append":
-        message = f"`{name}` is added to the configuration; nothing here tells whether anything reads it"
-        yield Finding("key-added", "note", message, "", *place)
+        new = next((p for p, b in zip(parts[1:], above, strict=True) if not _holds(context, b, p)), parts[-1])
+        if composed.names and f" {new} " not in f" {composed.names} ":
+            message = f"`{name}` is added, and nothing in {surface.what(context)} reads a key called {new}"
+            close = closest_key(name, context.release.keys, cutoff=0.8)
+            yield Finding(
+                "key-unread", "warning", message, f"did you mean `{close}`?" if close else "", *place
+            )
     else:
         yield surface.unknown(context, name, origin, moves, closed=True)
+
+
+def _holds(context: Context, branch: str, part: str) -> bool:
+    """Whether the surface has something called `part` in a branch."""
+    name = f"{branch}.{part}"
+    return name in context.release.keys or any(key.startswith(name + ".") for key in context.release.keys)
 
 
 def _value(context: Context, key: Key, value: Json, origin: Origin, raw: str) -> Iterator[Finding]:
@@ -110,8 +125,10 @@ def misfit(value: Json, key: Key) -> Severity | None:
 
 
 def _hint(key: Key, value: Json, raw: str) -> str:
-    if isinstance(value, str) and value.lower() in ("none", "nil", "undefined"):
-        return f"write {key.name}=null"
+    if isinstance(value, str) and value.lower() in ("none", "nil", "undefined", ""):
+        if "null" in key.types:
+            return f"write {key.name}=null"
+        return f"leave it out: the default is {surface.show(key.default)}"
     if isinstance(value, str) and "bool" in key.types and value.lower() in ("yes", "no", "on", "off"):
         return f"write {key.name}={'true' if value.lower() in ('yes', 'on') else 'false'}"
     return surface.type_hint(key, value, raw)

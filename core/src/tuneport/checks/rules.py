@@ -36,6 +36,7 @@ def variables(context: Context) -> dict[str, Json]:
         "env": {**facts.get("env", {}), **request.env},
         "files": sorted(context.files),
         "request": {
+            "linted": context.linted,
             "image": request.image,
             "fleet": request.fleet,
             "model": request.model.value if request.model else "",

@@ -13,6 +13,7 @@ COMMANDS: dict[str, str] = {
     "plugins": "List installed plugins and what is wrong with them.",
     "schema": "Print a JSON Schema for editors.",
     "validate": "Say everything that is wrong with an experiment.",
+    "check": "Say what is wrong with an existing command line.",
     "plan": "Print the exact launch of an experiment.",
     "explain": "Say where a key's value comes from, or what a method is.",
     "submit": "Plan an experiment and run it on a fleet.",

@@ -44,6 +44,7 @@ _ALONE = {
     "exec": {"-c", "-l"},
     "nsys": set(),
 }
+_SHELLS = ("sh", "bash", "zsh", "dash")
 _NODES = ("--nnodes",)
 _PROCESSES = ("--nproc-per-node", "--nproc_per_node")
 
@@ -84,6 +85,12 @@ def take_apart(words: Sequence[str]) -> Invocation:
         if name == "torchrun":
             found.launchers.append(name)
             return _program(found, _skip("torchrun", rest[1:], found))
+        if name.endswith((".sh", ".bash")) or (name in _SHELLS and len(rest) > 1):
+            raise Invalid(
+                f"{rest[-1] if name in _SHELLS else rest[0]} is a shell script, which is not read",
+                code="command-script",
+                hint="give the command that it runs: tp check -- python -m package.module key=value",
+            )
         if name == "ray" and rest[1:3] == ["job", "submit"]:
             rest = _ray(found, rest[3:])
         elif name in ("uv", "poetry") and rest[1:2] == ["run"]:

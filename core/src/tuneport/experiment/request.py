@@ -88,8 +88,8 @@ def consumed_datasets(config: Mapping[str, Json]) -> dict[str, str]:
     data = config.get("data")
     for split in ("train", "validation"):
         section = data.get(split) if isinstance(data, dict) else None
-        if isinstance(section, dict) and isinstance(section.get("dataset"), str):
-            found[split] = section["dataset"]
+        if isinstance(section, dict) and section.get("dataset") is not None:
+            found[split] = str(section["dataset"])  # what is no reference is said to be none
     return found
 
 
@@ -168,6 +168,7 @@ def _data(
     declared = job.get("data", {}).get(split, {})
     dataset = dataset or declared.get("dataset") or consumed.get(split, "")
     where = f"--{split}-dataset"
+    inside = path or declared.get("path", "")
     if dataset:
         from tuneport.datasets import parse_reference
 
@@ -176,7 +177,12 @@ def _data(
         except TuneportError as error:
             findings.append(Finding(error.code, "error", error.message, error.hint, where))
             return None
-    return _location(path or declared.get("path", ""), dataset, written, path)
+        if os.path.isabs(inside) or os.path.normpath(inside).split(os.sep)[0] == "..":
+            message = f"--{split}-data {inside} lies outside the dataset {dataset}"
+            hint = "give a path inside the dataset, or leave the dataset out"
+            findings.append(Finding("dataset-path", "error", message, hint, f"--{split}-data"))
+            return None
+    return _location(inside, dataset, written, path)
 
 
 def _location(text: str, dataset: str, written: Written, from_flag: str) -> Location | None:

@@ -102,10 +102,9 @@ def _surface(
             return composed_surface(document, item, choices)
         return {key: _key(key, spec) for key, spec in item["keys"].items()}, None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise Invalid(
-            f"the surface {spec['surface']} of {framework} has no usable entry {entry!r} ({type(error).__name__}: {error})",
-            code="surface-broken",
-        ) from error
+        why = f"{type(error).__name__}: {error}"
+        message = f"the surface {spec['surface']} of {framework} has no usable entry {entry!r} ({why})"
+        raise Invalid(message, code="surface-broken") from error
 
 
 def surface(framework: str, version: str) -> dict[str, Any]:

@@ -18,13 +18,23 @@ from tuneport.errors import TuneportError
 from tuneport.upstream.__main__ import artefact
 from tuneport.upstream.hydra_classes import Classes
 from tuneport.upstream.hydra_tree import entries, read_folder
+from tuneport.upstream.names import names
 from tuneport.upstream.sources import Sources
+from tuneport.upstream.subcommands import subcommands
 
 
 def surface(
-    framework: str, release: str, sources: Sources, package: str, artefacts: Sequence[Path]
+    framework: str,
+    release: str,
+    sources: Sources,
+    package: str,
+    artefacts: Sequence[Path],
+    programs: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The surface document of `package`.
+
+    Args:
+        programs: packages of it that are run with argparse subcommands; they become entries too.
 
     Raises:
         Invalid: a file of a tree is not what Hydra reads.
@@ -51,10 +61,14 @@ def surface(
         "release": release,
         "artefacts": [artefact(path) for path in artefacts],
         "entries": {
-            name: {"config": start["config"], "path": [start["folder"]]} for name, start in starts.items()
+            **{n: {"config": start["config"], "path": [start["folder"]]} for n, start in starts.items()},
+            **{
+                n: {"keys": keys} for program in programs for n, keys in subcommands(sources, program).items()
+            },
         },
         "files": dict(sorted(files.items())),
         "classes": dict(sorted(classes.table.items())),
+        "names": " ".join(names(root, package) for root in sources.roots),
     }
 
 
@@ -72,12 +86,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("release")
     parser.add_argument("root", type=Path, help="folder that holds the unpacked wheel")
     parser.add_argument("--package", required=True, help="top-level package to look for entry points in")
+    parser.add_argument("--program", action="append", default=[], help="package with argparse subcommands")
     parser.add_argument("--artefact", action="append", default=[], type=Path, help="wheel the root came from")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(arguments)
     try:
         sources = Sources([options.root.resolve()])
-        document = surface(options.framework, options.release, sources, options.package, options.artefact)
+        artefacts, programs = options.artefact, options.program
+        document = surface(options.framework, options.release, sources, options.package, artefacts, programs)
     except TuneportError as error:
         sys.stderr.write(f"{error.message}\n" + (f"  hint: {error.hint}\n" if error.hint else ""))
         return error.exit_code

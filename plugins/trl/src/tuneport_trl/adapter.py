@@ -10,7 +10,7 @@ from importlib.resources import files as package_files
 
 from tuneport.compiler.adapter import DeclarativeAdapter, location_value, script_plan
 from tuneport.hookspec import hookimpl
-from tuneport.types import Bindings, Context, Finding, Json, LaunchPlan, Location, Origin
+from tuneport.types import Bindings, Context, Finding, Json, LaunchPlan, Location, Origin, Pool
 
 from tuneport_trl import data, steps
 
@@ -52,7 +52,9 @@ class Adapter(DeclarativeAdapter):
         plan = super().launch(context)
         assert plan is not None
         (command,) = plan.commands
-        return replace(plan, commands=(replace(command, files={**command.files, **data.files(context)}),))
+        files = {**command.files, **data.files(context)}
+        env = {**_environment(context.topology.primary), **command.env}
+        return replace(plan, commands=(replace(command, files=files, env=env),))
 
     @hookimpl
     def export(self, context: Context, checkpoint: Location, format: str) -> LaunchPlan | None:  # noqa: A002
@@ -64,6 +66,13 @@ class Adapter(DeclarativeAdapter):
         if context.config.get("trust_remote_code"):
             env["TUNEPORT_TRUST_REMOTE_CODE"] = "1"
         return script_plan(context, EXPORTER, _exporter(), env, "export")
+
+
+def _environment(pool: Pool) -> dict[str, str]:
+    """Where processes on processors talk through gloo, torch 2.13 can wait for itself for ever while a script
+    that ends frees its group. With this variable Accelerate leaves the group to the end of the process."""
+    several = pool.series == "cpu" and pool.nodes * pool.gpus_per_node > 1
+    return {"FORK_LAUNCHED": "1"} if several else {}
 
 
 def _parameters(params: Mapping[str, Json]) -> dict[str, Json]:

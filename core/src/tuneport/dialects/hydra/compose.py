@@ -29,13 +29,15 @@ Branch = dict[str, Any]  # of Branch and Leaf
 
 @dataclass(frozen=True, slots=True)
 class Composition:
-    """`keys` by dotted name; `groups` the choices that took part; `defaults` those of no choice at all;
-    `options` the names each group takes; `classes` the class of each typed branch by its dotted place."""
+    """`keys` by dotted name; `groups` the choices that took part; `options` the names each group takes;
+    `classes` the class of each typed branch by its dotted place; `free` the branches that a class declares
+    as mappings of anything."""
 
     keys: dict[str, Key]
     groups: dict[str, str]
     options: dict[str, list[str]]
     classes: dict[str, str] = field(default_factory=dict)
+    free: frozenset[str] = frozenset()
 
 
 def compose(surface: Mapping[str, Json], entry: Mapping[str, Json], choices: Choices) -> Composition:
@@ -66,7 +68,7 @@ def compose(surface: Mapping[str, Json], entry: Mapping[str, Json], choices: Cho
     keys = {key.name: key for key in typed.keys(root, "")}
     groups = {key: option for key, option in expansion.groups.items() if option is not None}
     options = {key: tree.options(key.partition("@")[0]) for key in groups if ".." not in key}
-    return Composition(keys, groups, options, typed.places)
+    return Composition(keys, groups, options, typed.places, frozenset(typed.free))
 
 
 def _merge(into: Branch, content: Mapping[str, Json], file: str) -> None:
@@ -87,6 +89,7 @@ class _Typed:
         self._classes = classes
         self._fields: dict[str, dict[str, Json]] = {}
         self.places: dict[str, str] = {}
+        self.free: set[str] = set()
 
     def fields(self, name: str) -> dict[str, Json]:
         """Declared fields of a class, inherited ones included; none where it is not of the release."""
@@ -112,6 +115,8 @@ class _Typed:
             if isinstance(item, Leaf):
                 yield _key(prefix + part, item, spec)
             else:
+                if "class" not in spec and {"dict", "any"} & set(spec.get("types", ())):
+                    self.free.add(prefix + part)
                 yield from self.keys(item, f"{prefix}{part}.", spec.get("class", ""))
         for part, spec in fields.items():
             if part not in branch and not part.startswith("_"):

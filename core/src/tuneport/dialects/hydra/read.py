@@ -46,13 +46,13 @@ class Applied:
     findings: list[Finding] = field(default_factory=list)
 
 
-class _Refused(Exception):
+class _Stop(Exception):
     pass
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise _Refused(message)
+        raise _Stop(message)
 
 
 def take_apart(arguments: Sequence[str]) -> Words:
@@ -67,7 +67,7 @@ def take_apart(arguments: Sequence[str]) -> Words:
     words = Words()
     try:
         parsed = vars(parser.parse_args(list(arguments)))
-    except _Refused as refusal:
+    except _Stop as refusal:
         key = next((word for word in arguments if word.startswith("-")), "")
         words.findings.append(
             Finding("hydra-flag", "error", str(refusal), "write the flags before the overrides", key)
@@ -181,7 +181,7 @@ class _State:
             if word.sign == "+":
                 self._free_for(word, path)
             self._update(path, word, force=bool(word.sign))
-        except _Refused as refusal:
+        except _Stop as refusal:
             self._say(self._refusal(word, str(refusal)))
             return
         self._own(word)
@@ -232,15 +232,15 @@ class _State:
 
     def _free_for(self, word: Override, path: Sequence[str]) -> None:
         if not isinstance(word.value, dict | list) and self._find(path) is not None:
-            raise _Refused("there")
+            raise _Stop("there")
 
     def _delete(self, word: Override) -> None:
         path = word.key.split(".")
         present = self._find(path)
         if present is None:
-            raise _Refused("there is nothing to delete")
+            raise _Stop("there is nothing to delete")
         if word.kind == "value" and word.value is not None and not equal(word.value, present):
-            raise _Refused(f"its value is {_show(present)}")
+            raise _Stop(f"its value is {_show(present)}")
         parent = self._find(path[:-1]) if len(path) > 1 else self._tree
         if isinstance(parent, dict):
             del parent[path[-1]]
@@ -257,7 +257,7 @@ class _State:
                     return  # it leads elsewhere; what is there takes the value
                 if not isinstance(below, dict | list):
                     if not force and step not in here:
-                        raise _Refused("absent")
+                        raise _Stop("absent")
                     below = here[step] = {}
                 here = below
             else:
@@ -266,7 +266,7 @@ class _State:
 
     def _item(self, here: Any, step: str) -> Any:
         if not step.lstrip("-").isdigit() or not -len(here) <= int(step) < len(here):
-            raise _Refused(f"a list has no {step}")
+            raise _Stop(f"a list has no {step}")
         return here[int(step)]
 
     def _put(self, here: Any, last: str, value: Any, force: bool) -> None:
@@ -275,7 +275,7 @@ class _State:
             here[int(last)] = value
             return
         if not isinstance(here, dict):
-            raise _Refused("absent")
+            raise _Stop("absent")
         present = here.get(last)
         if isinstance(value, dict) and isinstance(present, dict):
             self._merge(present, value, force)
@@ -284,9 +284,9 @@ class _State:
             and isinstance(present, dict | list)
             and type(value) is not type(present)
         ):
-            raise _Refused("a list and a mapping cannot be merged")
+            raise _Stop("a list and a mapping cannot be merged")
         elif last not in here and not force:
-            raise _Refused("absent")
+            raise _Stop("absent")
         else:
             here[last] = value
 
@@ -295,7 +295,7 @@ class _State:
             if isinstance(item, dict) and isinstance(into.get(name), dict):
                 self._merge(into[name], item, force)
             elif name not in into and not force:
-                raise _Refused("absent")
+                raise _Stop("absent")
             else:
                 into[name] = item
 

@@ -41,7 +41,9 @@ def composed_surface(
     if config != entry["config"]:
         chosen[CONFIG] = config
     options = {name: tuple(known) for name, known in found.options.items()}
-    return found.keys, Composed("hydra", chosen, found.groups, options, found.classes)
+    names = document.get("names", "")
+    composed = Composed("hydra", chosen, found.groups, options, found.classes, found.free, names)
+    return found.keys, composed
 
 
 def tree_of(document: Mapping[str, Any], entry: str) -> Tree:
