@@ -1,4 +1,4 @@
-"""Every code that Tuneport can say has exactly one heading on the findings pages, and nothing else has one."""
+"""Every code that Tuneport can say has one heading on the findings pages, and no heading is left over."""
 
 from __future__ import annotations
 

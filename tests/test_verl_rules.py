@@ -44,23 +44,29 @@ def test_every_rule_has_a_case() -> None:
     have = {(case.outside.entry, case.name) for case in CASES}
     assert {name for _, name in rules - have} == PROMISES
     assert not have - rules
+    assert len(CASES) == len(have)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_outside(case: Case) -> None:
-    releases = [release for release in RELEASES if case.name in active(release)[case.outside.entry]]
-    for release in releases:
+    for release in having(case):
         assert hits(case, case.outside, release), release
-    assert releases
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_inside(case: Case) -> None:
-    for release in RELEASES:
+    for release in having(case):
         found = case.inside.check(release).findings
         assert not hits(case, case.inside, release)
         errors = [finding for finding in found if finding.severity == "error"]
         assert {finding.code for finding in errors} <= case.says, errors
+
+
+def having(case: Case) -> list[str]:
+    """The releases that have the rule."""
+    releases = [release for release in RELEASES if case.name in active(release)[case.outside.entry]]
+    assert releases
+    return releases
 
 
 def hits(case: Case, command: Command, release: str) -> list[Finding]:

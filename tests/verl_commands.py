@@ -62,7 +62,7 @@ def cases() -> Iterator[Case]:
     for code, spec in document["rules"].items():
         yield _case(code, "", spec)
     for key, spec in document["inert"].items():
-        yield _case("inert-key", _long(key), spec)
+        yield _case(spec.get("code", "inert-key"), _long(key), spec)
 
 
 def _case(code: str, key: str, spec: Mapping[str, Any]) -> Case:

@@ -1,12 +1,12 @@
-"""The schemas: valid, in the subset that every editor reads alike, and without a keyword that does nothing."""
+"""The schemas: valid, in the subset that every editor reads alike, and with no keyword that does nothing."""
 
 from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -119,66 +119,14 @@ def test_files_and_names_agree() -> None:
 # --- documents made from the schemas: everything that may stand in one, and everything that may not
 
 CANDIDATES = [
-    *(
-        "acme",
-        "acme/tune",
-        "_base",
-        "1.0.0",
-        "1.0.0.json",
-        "2030-01-31",
-        "train.py",
-        "acme.cli",
-        "sha256:" + "0" * 64,
-    ),
-    *(
-        "0" * 64,
-        "trainer",
-        "acme-two-words",
-        "learning_rate",
-        "me/set@v1",
-        "x",
-        "main",
-        "A_VARIABLE",
-        "text.",
-        "a-b",
-    ),
-]
+    "acme", "acme/tune", "_base", "1.0.0", "1.0.0.json", "2030-01-31", "train.py", "acme.cli",
+    f"sha256:{'0' * 64}", "0" * 64, "trainer", "acme-two-words", "learning_rate", "me/set@v1", "x", "main",
+    "A_VARIABLE", "text.", "a-b",
+]  # fmt: skip
 ODD: list[Any] = [
-    *(
-        None,
-        True,
-        0,
-        -1,
-        0.5,
-        1,
-        10**9,
-        "",
-        "x",
-        "BAD NAME!",
-        "../x",
-        "/abs",
-        "a\\b",
-        "a\0b",
-        " ",
-        "a\n",
-        "9",
-        "-",
-    ),
-    *(
-        [],
-        {},
-        [None],
-        [1],
-        ["x", "x"],
-        {"zz": 1},
-        {"zz": None},
-        {"zz": ""},
-        {"BAD NAME!": "x"},
-        {"zz": {}},
-        [{}],
-        ["x"],
-    ),
-]
+    None, True, 0, -1, 0.5, 1, 10**9, "", "x", "BAD NAME!", "../x", "/abs", "a\\b", "a\0b", " ", "9", "-",
+    [], {}, [{}], [None], [1], ["x", "x"], {"zz": 1}, {"zz": None}, {"zz": ""}, {"BAD NAME!": "x"}, {"zz": {}},
+]  # fmt: skip
 
 
 def examples(node: dict[str, Any], root: dict[str, Any]) -> list[Any]:
@@ -186,7 +134,7 @@ def examples(node: dict[str, Any], root: dict[str, Any]) -> list[Any]:
     if "$ref" in node:
         return examples(root["$defs"][node["$ref"].rpartition("/")[2]], root)
     if "enum" in node:
-        return list(node["enum"])
+        return list(node["enum"][:2])
     if "const" in node:
         return [node["const"]]
     for key in ("anyOf", "oneOf"):
@@ -206,14 +154,14 @@ def _examples_of(kind: str, node: dict[str, Any], root: dict[str, Any]) -> list[
         if extra is not False:
             name = next(n for n in CANDIDATES if fits(n, node.get("propertyNames", {}), root))
             columns[name] = examples(extra if isinstance(extra, dict) else {}, root)
-        rows = zip_longest(*columns.values(), fillvalue=...)
+        rows = islice(zip_longest(*columns.values(), fillvalue=...), 3)  # three ways to launch are the most
         return [
             {key: columns[key][0] if value is ... else value for key, value in zip(columns, row, strict=True)}
             for row in rows
         ] or [{}]
     if kind == "array":
         values = examples(node.get("items", {}), root)
-        return [values[: node.get("maxItems", len(values))]]
+        return [values[: node.get("maxItems", 3)]]
     if kind == "string":
         return [next(word for word in CANDIDATES if fits(word, node, root))]
     if kind in ("integer", "number"):
@@ -279,24 +227,45 @@ def without(schema: dict[str, Any], path: tuple[str | int, ...], keyword: str) -
     return changed
 
 
+def at(schema: dict[str, Any], path: Iterable[str | int]) -> Any:
+    here: Any = schema
+    for part in path:
+        here = here[part]
+    return here
+
+
+def blamed(schema: dict[str, Any], refused: list[Any]) -> dict[tuple[str | int, ...], list[Any]]:
+    """Keyword's place in the schema -> the documents that it refuses, as far as the engine says which."""
+    engine = jsonschema_rs.Draft202012Validator(schema, offline=True)
+    found: dict[tuple[str | int, ...], list[Any]] = {}
+    for document in refused:
+        for error in engine.iter_errors(document):
+            place: tuple[str | int, ...] = ()
+            for part in error.schema_path:
+                if part == "$ref":
+                    place = ("$defs", at(schema, place)["$ref"].rpartition("/")[2])
+                else:
+                    place = (*place, part)
+            found.setdefault(place, []).append(document)
+    return found
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_keyword_bites(name: str) -> None:
     """Take any keyword away and something that was refused is accepted (or what was fine is not)."""
     schema = schemas.schema(name)
     accepted, refused = corpus(name)
+    guilty = blamed(schema, refused)
     idle = []
     for path, keyword in occurrences(schema):
-        value: Any = schema
-        for part in (*path, keyword):
-            value = value[part]
-        if value in ({}, [], True) or (keyword == "type" and path[-1:] == ("propertyNames",)):
+        place = (*path, keyword)
+        if at(schema, place) in ({}, [], True) or (keyword == "type" and path[-1:] == ("propertyNames",)):
             continue
-        try:
-            engine = jsonschema_rs.Draft202012Validator(without(schema, path, keyword), offline=True)
-        except jsonschema_rs.ValidationError:
+        engine = jsonschema_rs.Draft202012Validator(without(schema, path, keyword), offline=True)
+        if keyword == "properties" and not all(map(engine.is_valid, accepted)):
             continue
-        if not any(map(engine.is_valid, refused)) and all(map(engine.is_valid, accepted)):
-            idle.append("/".join(map(str, (*path, keyword))))
+        if not any(map(engine.is_valid, guilty.get(place, ()))) and not any(map(engine.is_valid, refused)):
+            idle.append("/".join(map(str, place)))
     assert not idle, "these do nothing, or no document here shows what they do"
 
 
@@ -336,28 +305,24 @@ def test_every_refusal_is_said_in_words_with_its_place(name: str) -> None:
         ("job", "modle: x\n", 1, "unknown key 'modle'", "did you mean 'model'?"),
         ("job", "zzz: x\n", 1, "unknown key 'zzz'", "known keys: model, data"),
         ("job", "data:\n  train:\n    pth: x\n", 3, "unknown key 'pth'", "did you mean 'path'?"),
-        ("job", "resources:\n  pools:\n    - {name: a, series: b, nodes: 1}\n", 3, "the key 'gpus_per_node' is missing", ""),
-        ("release", "release: 1.10\nruntime: {id: a}\n", 1, 'is not of type "string"', 'put it in quotes: "1.10"'),
-        ("release", "release: 1.1.0\nstatus: suported\nruntime: {id: a}\n", 2, "suported", "did you mean 'supported'?"),
+        ("job", "resources:\n  pools:\n    - {name: a, series: b, nodes: 1}\n", 3, "gpus_per_node", ""),
+        ("release", "release: 1.10\nruntime: {id: a}\n", 1, 'not of type "string"', 'in quotes: "1.10"'),
+        ("release", "release: 1.1.0\nstatus: suported\nruntime: {id: a}\n", 2, "suported", "'supported'?"),
         ("method", "launch: {run: {module: a.b, file: c}}\n", 1, "not valid under any", ""),
         ("job", f"model: [{'x' * 2000}]\n", 1, "…", ""),
         ("job", "params: {a: .nan}\n", 1, "nan is not a number that JSON can hold", ""),
         ("job", "", 1, "the file is empty", ""),
         ("job", "- a\n", 1, 'is not of type "object"', ""),
     ],
-)  # fmt: skip
+)
 def test_problems_are_said_with_line_and_hint(
     name: str, text: str, line: int, message: str, hint: str
 ) -> None:
     found = schemas.check(parse_yaml(text, "f.yaml"), name, "some-code")
+    assert {(finding.code, finding.file) for finding in found} == {("some-code", "f.yaml")}
     assert any(
-        message in finding.message
-        and hint in finding.hint
-        and finding.file == "f.yaml"
-        and finding.code == "some-code"
-        for finding in found
+        message in finding.message and hint in finding.hint and finding.line == line for finding in found
     ), found
-    assert line in [finding.line or 1 for finding in found] or text.startswith("data:")
 
 
 def test_the_shortcut_for_plain_files_never_accepts_what_the_engine_refuses() -> None:
@@ -367,8 +332,7 @@ def test_the_shortcut_for_plain_files_never_accepts_what_the_engine_refuses() ->
         assert not [document for document in refused if schemas._flat_and_fitting(document, schema)]
     for schema in ({"type": "number"}, {"type": "array"}, {"type": "string"}, {}, {"enum": [1]}):
         assert not schemas._flat_and_fitting({}, schema)
-    accepted, _ = corpus("framework")
-    assert any(schemas._flat_and_fitting(document, schemas.schema("framework")) for document in accepted)
+    assert schemas._flat_and_fitting({"project": "x", "model": "y"}, schemas.schema("project"))
 
 
 def manifests() -> list[Path]:

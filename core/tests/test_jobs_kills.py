@@ -334,10 +334,13 @@ def test_processes_die_at_random(state: Path, starts: Path) -> None:
             assert target in ("cli", "all")
             continue
         known.add(job.id)
-        trainer_spared = target in ("cli", "supervisor")
-        found = settled(job, starts, least=1 if trainer_spared else 0)
+        found = settled(job, starts, least=1 if target == "cli" else 0)
         if target == "cli":
             assert found.state == "SUCCEEDED", found
+        elif target == "supervisor" and lines(starts).count(found.last.key) == 0:
+            # A fork of the supervisor died with it, after it had claimed the start and before it was `sh`.
+            assert found.state == "UNKNOWN", found
+            assert Folder.of(found.last.key).started(), found
     done["random"] += killed
     assert sum(done.values()) >= min(KILLS, goal)
     assert all(count == 1 for count in Counter(lines(starts)).values())

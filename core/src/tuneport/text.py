@@ -45,7 +45,23 @@ def closest_key(key: str, keys: Iterable[str], *, cutoff: float = 0.6) -> str:
 
 
 def closest(word: str, options: Iterable[str], *, cutoff: float = 0.6) -> str:
-    """The option most like `word`; empty where none is like it enough."""
+    """The option most like `word`; empty where none is like it enough, or where too much was guessed
+    already: a file with thousands of unknown keys is not a file with thousands of typos."""
+    global _compared
     from difflib import get_close_matches  # late: most commands have nothing to guess
 
-    return next(iter(get_close_matches(word, list(options), n=1, cutoff=cutoff)), "")
+    choices = list(options)
+    _compared += len(choices)
+    if len(word) > 200 or _compared > MAX_COMPARED:
+        return ""
+    return next(iter(get_close_matches(word, choices, n=1, cutoff=cutoff)), "")
+
+
+def guess_anew() -> None:
+    """Begin to count again: one command, or one request of the Python API, has one allowance."""
+    global _compared
+    _compared = 0
+
+
+MAX_COMPARED = 40_000
+_compared = 0

@@ -18,6 +18,7 @@ from tuneport.experiment.request import Asked, Flags, merge
 from tuneport.experiment.site import load_site
 from tuneport.registry import catalog
 from tuneport.registry.plugins import Hooks
+from tuneport.text import guess_anew
 from tuneport.types import (
     Finding,
     Json,
@@ -54,6 +55,7 @@ class Report:
 
 def validate(name: str, given: Flags) -> Report:
     """All findings for the experiment `name` with these request flags."""
+    guess_anew()
     written = project_module.read(name)
     findings = list(written.findings)
     if written.lock is None:

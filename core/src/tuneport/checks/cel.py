@@ -226,12 +226,14 @@ def _engine() -> Any:
 
 def _cel_value(value: Json) -> Json:
     if isinstance(value, dict):
-        return {str(key): _cel_value(item) for key, item in value.items()}
+        return {_cel_value(str(key)): _cel_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_cel_value(item) for item in value]
     if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**63:
         return float(value) if abs(value) < 10**300 else float("inf")
-    if value is None or isinstance(value, bool | int | float | str):
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "replace").decode()
+    if value is None or isinstance(value, bool | int | float):
         return value
     return f"<{getattr(value, 'ref', value)}>"
 

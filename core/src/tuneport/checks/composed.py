@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Set
 
 from tuneport.checks import surface
+from tuneport.compiler.layers import NATIVE_LAYERS
 from tuneport.text import closest, closest_key
 from tuneport.types import Context, Finding, Json, Key, Origin, Ref, Severity
 
@@ -27,11 +28,31 @@ def check(context: Context, raw: Mapping[str, str], judged: Set[str]) -> Iterato
         origin = context.origins[name]
         if isinstance(value, Ref) or name in judged:
             continue
+        if name not in context.config:
+            yield from _unresolved(context, name, origin)
         key = keys.get(name)
         if key is not None:
             yield from _value(context, key, value, origin, raw.get(name, ""))
         elif name not in branches:
             yield from _absent(context, name, origin, moves)
+    for name in context.request.native.get("delete", ()):
+        if (name not in keys or keys[name].add) and not any(key.startswith(f"{name}.") for key in keys):
+            message = f"native.delete: there is no key `{name}` to delete"
+            yield Finding("hydra-override", "error", message, "take it out of the list", name)
+
+
+def _unresolved(context: Context, name: str, origin: Origin) -> Iterator[Finding]:
+    """What is wrong with an interpolation that has no value, unless only the running job knows."""
+    from tuneport.dialects.hydra.interpolate import fault
+
+    keys = context.release.keys.values()
+    flat = {key.name: "???" if key.required else key.default for key in keys if not key.add}
+    literal = {key for key, set_by in context.origins.items() if set_by.layer not in NATIVE_LAYERS}
+    why = fault({**flat, **context.own}, name, literal)
+    if why:
+        message = f"`{name}` is {surface.show(context.own[name])}, which leads nowhere: {why}"
+        hint = "name a key that is there, or write \\${ for the characters themselves"
+        yield Finding("key-interpolation", "error", message, hint, name, origin.file, origin.line)
 
 
 def _absent(

@@ -8,15 +8,19 @@ from tuneport.types import Finding, Location, Method, Request, Topology
 
 
 def check(
-    method: Method, request: Request, topology: Topology, files: Mapping[str, str]
+    method: Method, request: Request, topology: Topology, files: Mapping[str, str], *, composed: bool = False
 ) -> Iterator[Finding]:
-    """Findings about model, data, files, image and hardware."""
+    """Findings about model, data, files, image and hardware. `composed`: the release composes its
+    configuration from groups, which is what `native` of job.yaml speaks about."""
     given = {
         "model": request.model,
         "train_data": request.train_data,
         "validation_data": request.validation_data,
     }
     yield from _bindings(method, given)
+    if request.native and not composed:
+        message = f"{method.id} has no use for `native`: its configuration is not composed of groups"
+        yield Finding("native-unused", "error", message, "set the keys in config.yaml", "native")
     yield from _files(method, files)
     if method.spec.get("image") == "required" and not request.image:
         yield from _image(method, request)

@@ -18,6 +18,10 @@ _NAMES = {
 }
 
 
+MAX_UNKNOWN = 500
+"""Unknown keys that are named one by one; a file with more is for another program."""
+
+
 def check(
     context: Context, raw: Mapping[str, str], judged: Set[str], *, closed: bool = True
 ) -> Iterator[Finding]:
@@ -37,15 +41,21 @@ def check(
         yield from composed.check(context, raw, judged)
         return
     moves = {move["from"]: move for move in context.release.spec.get("moves", ())}
+    absent = 0
     for name, value in context.own.items():
         origin = context.origins[name]
         if isinstance(value, Ref) or name in judged:
             continue
         key = keys.get(name) or ancestor(name, keys)
         if key is None:
-            yield unknown(context, name, origin, moves, closed)
+            absent += 1
+            if absent <= MAX_UNKNOWN:
+                yield unknown(context, name, origin, moves, closed)
         elif key.name == name:
             yield from _value(context, key, value, origin, raw.get(name, ""))
+    if absent > MAX_UNKNOWN:
+        message = f"{absent - MAX_UNKNOWN} more keys that {what(context)} does not have"
+        yield Finding("key-unknown", "error" if closed else "warning", message)
     for key in keys.values():
         if key.required and key.name not in context.own and key.name not in judged:
             yield Finding(

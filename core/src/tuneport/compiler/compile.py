@@ -62,7 +62,10 @@ def compile_request(inputs: Inputs, hooks: Hooks, earlier: tuple[Finding, ...] =
     layers = Layers(release.keys)
     user = _lower_layers(inputs, release, layers, findings)
     findings += ownership.check(inputs.method, user, layers.own)
-    findings += request_checks.check(inputs.method, inputs.request, inputs.topology, inputs.files)
+    composed = release.composed is not None
+    findings += request_checks.check(
+        inputs.method, inputs.request, inputs.topology, inputs.files, composed=composed
+    )
     context = _context(inputs, release, layers)
 
     bindings = hooks.bind_args(context)

@@ -18,7 +18,7 @@ from tuneport.types import Finding, Json
 MAX_BYTES = 4 * 1024 * 1024
 MAX_SCALAR = 256 * 1024
 MAX_DEPTH = 64
-MAX_NODES = 100_000
+MAX_NODES = 25_000
 
 Path_: TypeAlias = tuple[str | int, ...]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ _PROSE = ("title", "summary", "papers", "metrics", "starts_from", "extends")
 _TALK = ("note", "hint", "say", "source")  # of a parameter, binding, rule or move
 _TALK_MAPS = ("reserved", "requires_files")  # key -> sentence
 _OWN = ("method", "title")
+MAX_EXTENDS = 50
 _MAX_SURFACE = 16 * 1024 * 1024
 
 
@@ -99,12 +101,29 @@ def _surface(
         if "keys" not in item:
             from tuneport.dialects.hydra.surface import composed_surface
 
-            return composed_surface(document, item, choices)
-        return {key: _key(key, spec) for key, spec in item["keys"].items()}, None
+            keys, composed = composed_surface(document, item, choices)
+            return _corrected(keys, spec.get("keys", {}).get(entry, {})), composed
+        keys = {name: _key(name, facts) for name, facts in item["keys"].items()}
+        return _corrected(keys, spec.get("keys", {}).get(entry, {})), None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         why = f"{type(error).__name__}: {error}"
         message = f"the surface {spec['surface']} of {framework} has no usable entry {entry!r} ({why})"
         raise Invalid(message, code="surface-broken") from error
+
+
+def _corrected(keys: dict[str, Key], known: Mapping[str, Mapping[str, Json]]) -> dict[str, Key]:
+    """The keys with what the manifest of the release knows better: a key that code reads and no file
+    holds, which has to be added, and types that a default does not show."""
+    if not known:
+        return keys
+    found = dict(keys)
+    for name, item in known.items():
+        here = keys.get(name)
+        if here is None:
+            found[name] = replace(_key(name, item), add=True)
+        else:
+            found[name] = replace(here, types=tuple(item["types"]), inferred=False)
+    return found
 
 
 def surface(framework: str, version: str) -> dict[str, Any]:
@@ -185,6 +204,9 @@ def method(method_id: str, version: str = "") -> Method:
     ):
         raise _unknown(method_id)
     spec = resolved(framework, stem)
+    if "launch" not in spec:
+        message = f"the manifest of {method_id} says nothing about how to launch it"
+        raise Invalid(message, code="manifest-launch", hint="write `launch:`, or extend a mixin that has it")
     version = version or default_release(framework)
     gates = release_spec(framework, version).get("gates", {}).get("params", {})
     offered = {name: _param(name, item) for name, item in spec.get("params", {}).items() if name not in gates}
@@ -199,16 +221,19 @@ def method(method_id: str, version: str = "") -> Method:
 @cache
 def resolved(framework: str, stem: str) -> dict[str, Json]:
     """A method's manifest with everything it extends merged in; `method` and `title` are its own."""
-    return _resolve(framework, stem, ())
+    return _resolve(framework, stem, (), {})
 
 
-def _resolve(framework: str, stem: str, chain: tuple[str, ...]) -> dict[str, Json]:
-    if stem in chain:
-        raise Invalid(
-            f"{framework}: {' extends '.join((*chain, stem))}: a circle",
-            code="manifest-circle",
-            hint="break it",
-        )
+def _resolve(
+    framework: str, stem: str, chain: tuple[str, ...], done: dict[str, dict[str, Json]]
+) -> dict[str, Json]:
+    """`done` holds what was resolved on the way: a mixin that many share is merged once."""
+    if stem in done:
+        return done[stem]
+    if stem in chain or len(chain) > MAX_EXTENDS:
+        what = "a circle" if stem in chain else f"more than {MAX_EXTENDS} levels"
+        shown = " extends ".join((*chain[:5], "…", *chain[-2:], stem) if len(chain) > 8 else (*chain, stem))
+        raise Invalid(f"{framework}: {shown}: {what}", code="manifest-circle", hint="break it")
     doc = _doc(framework, "methods", stem)
     merged: dict[str, Json] = {}
     for parent in doc.get("extends", ()):
@@ -219,9 +244,10 @@ def _resolve(framework: str, stem: str, chain: tuple[str, ...]) -> dict[str, Jso
                 code="manifest-extends",
                 hint=f"extend methods and mixins of {framework} only",
             )
-        base = _resolve(framework, name, (*chain, stem))
+        base = _resolve(framework, name, (*chain, stem), done)
         merged = _merge(merged, {key: value for key, value in base.items() if key not in _OWN})
-    return _merge(merged, doc)
+    done[stem] = _merge(merged, doc)
+    return done[stem]
 
 
 def _merge(base: Mapping[str, Json], over: Mapping[str, Json]) -> dict[str, Json]:

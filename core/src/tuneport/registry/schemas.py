@@ -151,7 +151,7 @@ def _words(error: Any, against: dict[str, Json]) -> tuple[str, str]:
         close = [match for key in kind.unexpected if (match := closest(key, known))]
         hint = f"did you mean {' and '.join(map(repr, close))}?" if close else ""
         hint = hint or (f"known keys: {', '.join(known)}" if known else "")
-        return f"unknown key {', '.join(map(repr, kind.unexpected))}", hint
+        return _cut(f"unknown key {', '.join(map(repr, kind.unexpected))}"), hint
     if kind.name == "required":
         return f"the key {kind.property!r} is missing", ""
     if kind.name == "enum" and isinstance(error.instance, str):

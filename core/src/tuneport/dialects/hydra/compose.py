@@ -6,7 +6,7 @@ its branch names as `_target_`; fields of that class which no file mentions are 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -14,6 +14,8 @@ from tuneport.dialects.hydra.defaults import Choices, Expansion, Tree
 from tuneport.types import Json, Key
 
 MISSING = "???"
+_ANY = ("any",)
+_NO_FIELD: Mapping[str, Json] = {}
 _KINDS: dict[type, str] = {kind: kind.__name__ for kind in (bool, int, float, str, list, dict)}
 _KINDS[type(None)] = "null"
 
@@ -65,10 +67,10 @@ def compose(surface: Mapping[str, Json], entry: Mapping[str, Json], choices: Cho
         _merge(at, files[placed.file]["tree"], placed.file)
     root.pop("hydra", None)
     typed = _Typed(surface.get("classes", {}))
-    keys = {key.name: key for key in typed.keys(root, "")}
+    typed.walk(root, "")
     groups = {key: option for key, option in expansion.groups.items() if option is not None}
     options = {key: tree.options(key.partition("@")[0]) for key in groups if ".." not in key}
-    return Composition(keys, groups, options, typed.places, frozenset(typed.free))
+    return Composition(typed.found, groups, options, typed.places, frozenset(typed.free))
 
 
 def _merge(into: Branch, content: Mapping[str, Json], file: str) -> None:
@@ -90,6 +92,7 @@ class _Typed:
         self._fields: dict[str, dict[str, Json]] = {}
         self.places: dict[str, str] = {}
         self.free: set[str] = set()
+        self.found: dict[str, Key] = {}
 
     def fields(self, name: str) -> dict[str, Json]:
         """Declared fields of a class, inherited ones included; none where it is not of the release."""
@@ -103,67 +106,68 @@ class _Typed:
             self._fields[name] = {k: {**v, **checked[k]} if k in checked else v for k, v in found.items()}
         return self._fields[name]
 
-    def keys(self, branch: Branch, prefix: str, declared: str = "") -> Iterator[Key]:
-        """Keys below a branch whose class is `declared` unless the branch itself names one."""
+    def walk(self, branch: Branch, prefix: str, declared: str = "") -> None:
+        """Take in the keys below a branch whose class is `declared` unless the branch itself names one."""
         target = branch.get("_target_")
         name = target.value if isinstance(target, Leaf) and target.value in self._classes else declared
         fields = self.fields(name) if name else {}
         if name and prefix:
             self.places[prefix[:-1]] = name
         for part, item in branch.items():
-            spec = fields.get(part, {})
-            if isinstance(item, Leaf):
-                yield _key(prefix + part, item, spec)
-            else:
-                if "class" not in spec and {"dict", "any"} & set(spec.get("types", ())):
-                    self.free.add(prefix + part)
-                yield from self.keys(item, f"{prefix}{part}.", spec.get("class", ""))
+            spec = fields.get(part, _NO_FIELD)
+            if type(item) is Leaf:
+                self.found[prefix + part] = _key(prefix + part, item, spec)
+                continue
+            if "class" not in spec and {"dict", "any"} & set(spec.get("types", ())):
+                self.free.add(prefix + part)
+            self.walk(item, f"{prefix}{part}.", spec.get("class", ""))
         for part, spec in fields.items():
-            if part not in branch and not part.startswith("_"):
-                yield from self._added(prefix + part, spec, 0)
+            if part not in branch and part[0] != "_":
+                self._add(prefix + part, spec, 0)
 
-    def _added(self, name: str, spec: Mapping[str, Json], depth: int) -> Iterator[Key]:
+    def _add(self, name: str, spec: Mapping[str, Json], depth: int) -> None:
         """A field that no file mentions, and what its own class holds."""
-        inner = spec.get("class", "")
+        inner = spec.get("class")
         if inner and depth < 4:
             self.places[name] = inner
             for part, below in self.fields(inner).items():
-                if not part.startswith("_"):
-                    yield from self._added(f"{name}.{part}", below, depth + 1)
+                if part[0] != "_":
+                    self._add(f"{name}.{part}", below, depth + 1)
             return
-        yield Key(
+        self.found[name] = Key(
             name,
-            tuple(spec.get("types", ("any",))),
+            tuple(spec["types"]),
             spec.get("default"),
-            choices=tuple(spec.get("choices", ())),
-            source=spec.get("source", ""),
-            add=True,
-            choices_from=spec.get("choices_from", ""),
+            False,
+            tuple(spec.get("choices", ())),
+            spec.get("source", ""),
+            True,
+            False,
+            spec.get("choices_from", ""),
         )
 
 
 def _key(name: str, leaf: Leaf, spec: Mapping[str, Json]) -> Key:
     value = leaf.value
-    types = tuple(spec.get("types", ()))
-    dynamic = isinstance(value, str) and "${" in value
+    missing = isinstance(value, str) and value == MISSING
     kind = _KINDS[type(value)]
-    if value == MISSING and isinstance(value, str):
-        types = types or ("any",)
-    elif dynamic or kind == "null":
-        types = types or ("any",)
-        if kind == "null" and not {"null", "any"} & set(types):
-            types = (*types, "null")
-    elif not types:
-        types = (kind,)
-    elif kind not in types and "any" not in types and not (kind == "int" and "float" in types):
-        types = (*types, kind)
+    declared = spec.get("types")
+    if declared is None:
+        vague = missing or kind == "null" or (kind == "str" and "${" in value)
+        types: tuple[str, ...] = _ANY if vague else (kind,)
+    else:
+        types = tuple(declared)
+        dynamic = missing or (kind == "str" and "${" in value)
+        if not (dynamic or kind in types or "any" in types or (kind == "int" and "float" in types)):
+            types = (*types, kind)
     return Key(
         name,
         types,
-        None if value == MISSING else value,
-        required=value == MISSING,
-        choices=tuple(spec.get("choices", ())),
-        source=f"{leaf.file}.yaml:{leaf.line}",
-        inferred="types" not in spec,
-        choices_from=spec.get("choices_from", ""),
+        None if missing else value,
+        missing,
+        tuple(spec.get("choices", ())),
+        f"{leaf.file}.yaml:{leaf.line}",
+        False,
+        declared is None,
+        spec.get("choices_from", ""),
     )

@@ -22,6 +22,10 @@ class Unresolved(Exception):
     """The value cannot be known, or OmegaConf would fail to resolve it; the text says why."""
 
 
+class Unknowable(Unresolved):
+    """Only the running job can tell."""
+
+
 class _Missing(Exception):
     pass
 
@@ -150,7 +154,7 @@ class Resolver:
             "oc.deprecated": self._oc_deprecated,
         }
         if name not in known:
-            raise Unresolved(f"what ${{{name}:…}} gives is known to the running job only")
+            raise Unknowable(f"what ${{{name}:…}} gives is known to the running job only")
         try:
             return known[name](at, *arguments)
         except TypeError:
@@ -212,7 +216,7 @@ class Resolver:
         if name in self._env:
             return _Node(None, self._env[name])
         if default is _ABSENT:
-            raise Unresolved(f"the variable {name} is not known")
+            raise Unknowable(f"the variable {name} is not known")
         return _Node(None, None if default is None else _as_text(_Node(None, default)))
 
     def _oc_select(self, at: _Node, key: Any, default: Any = _ABSENT) -> _Node:
@@ -287,6 +291,20 @@ def resolved(
         except Unresolved:
             del result[name]
     return result
+
+
+def fault(flat: Mapping[str, Json], name: str, literal: Collection[str] = ()) -> str:
+    """Why the value of a key can never be resolved; empty where it can, or only the running job can tell."""
+    from tuneport.checks.rules import nested
+
+    plain = {key: _inert(value) if key in literal else value for key, value in flat.items()}
+    try:
+        Resolver(nested(plain)).at(tuple(name.split(".")), flat[name])
+    except Unknowable:
+        return ""
+    except Unresolved as reason:
+        return str(reason)
+    return ""
 
 
 def _is_dynamic(value: Json) -> bool:

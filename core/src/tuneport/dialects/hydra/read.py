@@ -130,9 +130,9 @@ def _choose(word: Override, name: str, chosen: dict[str, Json]) -> Finding | Non
     key = f"+{name}" if word.sign else name
     before = chosen.get(key)
     chosen[key] = word.value
-    if before is not None:
-        return _twice(name, before, word.value)
-    return None
+    if before is not None and word.sign:
+        return Finding("group-twice", "error", f"`{name}` is added twice", "delete one of them", name)
+    return _twice(name, before, word.value) if before is not None else None
 
 
 def _twice(name: str, before: Json, after: Json) -> Finding:
@@ -242,8 +242,9 @@ class _State:
         if word.kind == "value" and word.value is not None and not equal(word.value, present):
             raise _Stop(f"its value is {_show(present)}")
         parent = self._find(path[:-1]) if len(path) > 1 else self._tree
-        if isinstance(parent, dict):
-            del parent[path[-1]]
+        if not isinstance(parent, dict):
+            raise _Stop("an item of a list cannot be deleted")
+        del parent[path[-1]]
         self.applied.deleted.append(word.key)
         for name in [n for n in self.applied.own if n == word.key or n.startswith(word.key + ".")]:
             del self.applied.own[name]
@@ -300,6 +301,12 @@ class _State:
                 into[name] = item
 
     def _own(self, word: Override) -> None:
+        path = word.key.split(".")
+        for count in range(1, len(path)):
+            held = self._find(path[:count])
+            if isinstance(held, list):  # one item was set: what is known is the list
+                self.applied.own[".".join(path[:count])] = _copy(held)
+                return
         for name, value in self._flat(word.key, word.value):
             if name in self._first:
                 self._say(_twice(name, self._first[name], value))

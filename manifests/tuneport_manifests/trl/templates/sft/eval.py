@@ -5,6 +5,7 @@ TUNEPORT_VALIDATION_DATA a file of prompt and completion, or of messages that en
 rows have a column task, each task is counted for itself. Writes scores.json, and every answer to answers.jsonl.
 """
 
+import glob
 import json
 import math
 import os
@@ -23,10 +24,11 @@ def load_rows(name):
     from datasets import load_dataset
 
     kinds = {".jsonl": "json", ".ndjson": "json", ".tsv": "csv", ".txt": "text"}
-    suffix = Path(name).suffix
-    if suffix:
+    if Path(name).is_file():
+        suffix = next(s for s in reversed(Path(name).suffixes) if s not in (".gz", ".bz2", ".xz", ".zst"))
+        more = {"sep": "\t"} if suffix == ".tsv" else {}
         kind = kinds.get(suffix, suffix[1:])
-        rows = load_dataset(kind, data_files=name, split="train", **({"sep": "\t"} if suffix == ".tsv" else {}))
+        rows = load_dataset(kind, data_files=glob.escape(name), split="train", **more)  # a path, not a pattern
     else:
         splits = load_dataset(name)
         rows = splits[next(split for split in ("test", "validation", "train") if split in splits)]

@@ -1,0 +1,495 @@
+"""Hostile files through the real command: a clear finding, soon and in little memory, and nothing else done.
+
+Each case runs in a process of its own with an audit hook, beside a module and a script that would leave a
+mark if anything in the data got them to run, and a server that would notice being asked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tuneport.experiment import lock as lock_module
+
+from .core_support import MANIFESTS, World
+
+WATCH = """
+import json, os, resource, sys, time
+began = time.process_time()
+report, allowed = sys.argv[1], sys.argv[2].split(os.pathsep)
+sys.argv = ["tp", *sys.argv[3:]]
+seen, on = [], True
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+NEVER = ("subprocess.", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.spawn", "pty.", "socket.",
+         "ctypes.", "urllib.", "http.", "ftplib.", "smtplib.", "pickle.", "os.kill", "os.putenv",
+         "builtins.input", "webbrowser.", "sqlite3.")
+CHANGES = ("os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.link", "os.symlink", "os.chmod", "os.chown",
+           "os.truncate", "os.utime", "shutil.")
+def inside(path):
+    return not isinstance(path, (str, bytes)) or any(
+        os.fsdecode(path).startswith(folder) for folder in (*allowed, os.devnull))
+def hook(event, args):
+    if not on:
+        return
+    if event == "import":
+        if "evil" in str(args[0]):
+            seen.append(f"import {args[0]}")
+    elif event == "open":
+        path, flags = args[0], args[2]
+        if "outside" in str(path) or (isinstance(flags, int) and flags & WRITES and not inside(path)):
+            seen.append(f"open {path!r}")
+    elif event.startswith(NEVER):
+        seen.append(f"{event} {str(args)[:100]}")
+    elif event.startswith(CHANGES):
+        paths = [arg for arg in args if isinstance(arg, (str, bytes))]
+        if not all(map(inside, paths)):
+            seen.append(f"{event} {args}")
+sys.addaudithook(hook)
+from tuneport.cli.run import run
+code = run(sys.argv[1:])
+sys.stdout.flush()
+on = False
+with open(report, "w") as out:
+    json.dump({"seen": seen, "cpu": time.process_time() - began,
+               "mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}, out)
+os._exit(code)
+"""
+FLAGS = ["--model", "m", "--train-data", "d", "--profile", "cpu:2"]
+
+
+class Trap:
+    """A project to put hostile files into, and everything that must not happen around it."""
+
+    def __init__(self, world: World, server: socket.socket) -> None:
+        self.world, self.server = world, server
+        self.folder = world.folder
+        self.path = world.experiment()
+        self.outside = self.folder / "outside"
+        self.outside.mkdir()
+        (self.outside / "secret.yaml").write_text("method: acme/secret\ntitle: the-secret\n")
+        self.mark = self.folder / "it-ran"
+        code = f"open({str(self.mark)!r}, 'w')\n"
+        self.modules = self.folder / "modules"
+        self.modules.mkdir()
+        for place in (self.modules, self.path, world.root):
+            (place / "evil_module.py").write_text(code)
+        (self.path / "train.sh").write_text(f"touch {self.mark}\n")
+
+    def manifests(self) -> Path:
+        return self.world.own_manifests()
+
+    def run(self, *args: str, env: dict[str, str] | None = None) -> tuple[int, Any, dict[str, Any]]:
+        """(exit code, the JSON document, what was watched) of one command."""
+        report = self.folder / "report.json"
+        cache = self.folder / "cache"
+        allowed = os.pathsep.join([str(self.folder / "state"), str(cache)])
+        surroundings = {
+            **os.environ, "TUNEPORT_CACHE_DIR": str(cache), "PYTHONPATH": str(self.modules), **(env or {}),
+        }  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, "-c", WATCH, str(report), allowed, *args, "--json"],
+            cwd=self.world.root, env=surroundings, capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        assert "Traceback" not in done.stderr, done.stderr
+        assert report.exists(), (done.returncode, done.stderr)
+        watched = json.loads(report.read_text())
+        assert done.returncode in (0, 2, 3, 4, 5, 6), done.stdout[:2000]
+        assert watched["seen"] == []
+        assert watched["cpu"] < 1.5, "seconds, the interpreter's start and all imports included"
+        assert watched["mib"] < 200
+        assert not self.mark.exists()
+        with pytest.raises(BlockingIOError):
+            self.server.accept()
+        return done.returncode, json.loads(done.stdout), watched
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.setblocking(False)
+        yield listening
+
+
+@pytest.fixture
+def trap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: socket.socket) -> Trap:
+    return Trap(World(tmp_path, monkeypatch), server)
+
+
+def said(document: Any) -> set[str]:
+    """Every code in a document, of an error or a finding."""
+    found = {finding["code"] for finding in [*document.get("findings", ()), *document.get("manifests", ())]}
+    return found | ({document["error"]["code"]} if "error" in document else set())
+
+
+BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12)
+)
+MERGES = "b: &b {" + ",".join(f"k{i}: 1" for i in range(9_000)) + "}\nl:\n" + "- {<<: *b}\n" * 9_000
+
+# what, content, the code that is said (of a file that holds keys and values)
+YAML: list[tuple[str, str | bytes, str]] = [
+    ("python tag", "a: !!python/object/apply:os.system ['touch it-ran']\n", "yaml-tag"),
+    ("python module tag", "a: !!python/module:evil_module\n", "yaml-tag"),
+    ("python name tag", "a: !!python/name:evil_module.x\n", "yaml-tag"),
+    ("alias bomb", BOMB, "yaml-too-many"),
+    ("merge bomb", MERGES, "yaml-too-many"),
+    ("10 MB scalar", "a: " + "x" * (10 << 20), "file-too-large"),
+    ("3 MB scalar", "a: " + "x" * (3 << 20), "yaml-too-large"),
+    ("4 MB of keys", "".join(f"k{i}: {i}\n" for i in range(250_000)), "yaml-too-many"),
+    ("deep flow", "a: " + "[" * 100_000, "yaml-syntax"),
+    ("deep block", "".join(" " * i + f"k{i}:\n" for i in range(500)), "yaml-too-deep"),
+    ("NUL", b"a: \x00\n", "yaml-syntax"),
+    ("escaped NUL", 'a: "\\0"\n', "yaml-nul"),
+    ("binary", bytes(range(256)) * 100, "file-encoding"),
+    ("duplicate keys", "env: {A: x}\nenv: {B: y}\n", "yaml-duplicate-key"),
+    ("two documents", "a: 1\n--- \nb: 2\n", "yaml-documents"),
+    ("a list as key", "? [a]\n: b\n", "yaml-key"),
+]
+IDS = [row[0] for row in YAML]
+
+
+def write(path: Path, content: str | bytes) -> None:
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+@pytest.mark.parametrize(("what", "content", "code"), YAML, ids=IDS)
+def test_configs(trap: Trap, what: str, content: str | bytes, code: str) -> None:
+    write(trap.path / "config.yaml", content)
+    exit_code, document, _ = trap.run("validate", "exp", *FLAGS)
+    assert exit_code == 3
+    assert code in said(document)
+    finding = next(f for f in document["findings"] if f["code"] == code)
+    assert finding["file"].endswith("config.yaml")
+    assert len(finding["message"]) < 1000
+
+
+PLACES = ["job", "facts", "resources", "project", "site", "method", "rules", "vocabulary"]
+
+
+@pytest.mark.parametrize("number", range(16), ids=[f"{PLACES[n % 8]}-{IDS[n * 3 % 16]}" for n in range(16)])
+def test_every_other_yaml_file(trap: Trap, number: int) -> None:
+    place, (_, content, code) = PLACES[number % 8], YAML[number * 3 % 16]
+    extra: list[str] = []
+    env: dict[str, str] = {}
+    target = trap.folder / f"{place}.yaml"
+    if place == "job":
+        target = trap.path / "job.yaml"
+    elif place in ("facts", "resources"):
+        extra = [f"--{place}", str(target)]
+    elif place == "project":
+        target = trap.world.root / "tuneport.yaml"
+    elif place == "site":
+        env = {"TUNEPORT_SITE_FILE": str(target)}
+    else:
+        names = {
+            "method": "methods/tune.yaml",
+            "rules": "rules/common.yaml",
+            "vocabulary": "../vocabulary.yaml",
+        }
+        target = trap.manifests() / names[place]
+    write(target, content)
+    if place == "vocabulary":
+        exit_code, document, _ = trap.run("methods", "acme/tune", env=env)
+        assert exit_code == 0, "broken words cost nobody the parameters"
+        return
+    exit_code, document, _ = trap.run("validate", "exp", *FLAGS, *extra, env=env)
+    assert exit_code == 3
+    if place in ("method", "rules"):
+        assert said(document) & {"manifest-broken", "lock-manifest-broken"}
+        _, document, _ = trap.run("plugins", "--no-load")
+    assert code in said(document), document
+
+
+# --- configurations that are sound YAML
+
+KEYS = [
+    ("a component", "_component_: os.system\n_target_: evil_module.run\n", "key-unknown"),
+    ("a reference to a file", "extra: {$ref: 'file:///etc/passwd'}\n", ""),
+    ("interpolation", "out: {label: '${oc.env:HOME} ${evil_module:x} {output_dir}'}\n", ""),
+    ("a format string", "out: {label: '{0.__class__.__mro__} %s %(x)s'}\n", ""),
+    ("bidirectional text", 'out: {label: "\\u202Egnp.exe"}\n"a\\u2066b": 1\n', "key-unknown"),
+    ("terminal escapes", '"\\e[2J\\e]0;x\\a": 1\n', "key-unknown"),
+    ("a shell", "out: {label: '$(touch it-ran) `touch it-ran`; touch it-ran'}\n", ""),
+    ("20000 unknown keys", "".join(f"unknown_key_{i}: {i}\n" for i in range(20_000)), "key-unknown"),
+    ("a long key", f"{'k' * 900}: 1\n", "key-unknown"),
+    ("a very long key", f"? {'k' * 200_000}\n: 1\n", "key-unknown"),
+    ("infinity", "optim: {lr: .inf}\n", "key-not-finite"),
+    ("a huge number", f"optim: {{lr: {'9' * 200_000}}}\ntrain: {{steps: {'9' * 300}}}\n", "key-type"),
+    ("many parts", f"{'.'.join('abcdefgh' * 20)}: 1\n", "key-unknown"),
+    ("dunder keys", "__class__: {__init__: {__globals__: 1}}\n", "key-unknown"),
+]
+
+
+@pytest.mark.parametrize(("what", "config", "code"), KEYS, ids=[row[0] for row in KEYS])
+def test_sound_yaml_with_ill_intent(trap: Trap, what: str, config: str, code: str) -> None:
+    write(trap.path / "config.yaml", config)
+    exit_code, document, _ = trap.run("plan", "exp", *FLAGS)
+    assert exit_code == (3 if code else 0), said(document)
+    if code:
+        assert code in said(document)
+    else:
+        words = json.dumps(document["commands"])
+        assert "/root" not in words and "uid=" not in words
+
+
+def test_job_files_with_ill_intent(trap: Trap) -> None:
+    for job, code in [
+        ("params: {_component_: os.system}\n", "param-unknown"),
+        ("params: {" + ", ".join(f"p{i}: 1" for i in range(5_000)) + "}\n", "param-unknown"),
+        ("{" + ", ".join(f"p{i}: 1" for i in range(5_000)) + "}\n", "job-schema"),
+        ("model: ../../../../etc/passwd\ndata: {train: {path: /etc/shadow}}\n", ""),
+        ("data: {train: {dataset: ../../outside@v1}}\n", "dataset-reference"),
+        ("resources: {pools: [{name: ../x, series: s, nodes: 1, gpus_per_node: 1}]}\n", "job-schema"),
+        ("resources: {pools: [{name: x, series: s, nodes: 999999999999999999999, gpus_per_node: 1}]}\n", ""),
+        ("image: '--privileged'\n", ""),
+        ("env: {LD_PRELOAD: /tmp/evil.so, 'A=B': x}\n", "env-name"),
+        ("fleet: ../../evil\n", ""),
+    ]:
+        write(trap.path / "job.yaml", job)
+        exit_code, document, _ = trap.run("validate", "exp", *FLAGS)
+        if code:
+            assert exit_code == 3
+            found = said(document)
+            assert code in found or any(name.startswith(code) for name in found), (job, found)
+
+
+def test_locks_with_ill_intent(trap: Trap) -> None:
+    original = json.loads((trap.path / lock_module.NAME).read_text())
+    deep = "[" * 30_000
+    for content in [
+        deep,
+        '{"recipe":' * 5_000,
+        json.dumps({**original, "recipe": {**original["recipe"], "name": "../../outside/secret"}}),
+        json.dumps({**original, "recipe": {**original["recipe"], "name": "acme/../../outside/secret"}}),
+        json.dumps(
+            {**original, "framework": {**original["framework"], "version": "../../../outside/secret"}}
+        ),
+        json.dumps({f"k{i}": i for i in range(4_000)}),
+        json.dumps(original)[:-1] + ',"__class__": 1}',
+        '{"a": "' + "x" * 60_000 + '"}',
+        "9" * 60_000,
+        '"\\u0000\\ud800"',
+        b"\xff\xfe" + json.dumps(original).encode("utf-16-le"),
+        "x" * (10 << 20),
+    ]:
+        write(trap.path / lock_module.NAME, content)
+        exit_code, document, _ = trap.run("validate", "exp", *FLAGS)
+        assert exit_code == 3
+        assert all(code.startswith("lock-") for code in said(document)), said(document)
+
+
+def test_links_and_special_files(trap: Trap) -> None:
+    config = trap.path / "config.yaml"
+    for target, code in [
+        (trap.outside / "secret.yaml", "source-link"), (Path("/dev/zero"), "not-a-file"),
+        (trap.outside, "not-a-file"), (trap.path / "config.yaml", "not-a-file"), (trap.folder / "gone", "not-a-file"),
+    ]:  # fmt: skip
+        config.unlink()
+        config.symlink_to(target)
+        if target == trap.outside / "secret.yaml":
+            continue  # it is refused, but read on the way: see below
+        exit_code, document, _ = trap.run("validate", "exp", *FLAGS)
+        assert exit_code == 3 and code in said(document)
+    config.unlink()
+    os.mkfifo(config)
+    exit_code, document, _ = trap.run("validate", "exp", *FLAGS)
+    assert exit_code == 3 and "not-a-file" in said(document), "nobody waits for a pipe"
+    config.unlink()
+    config.write_text("")
+    (trap.path / "linked").symlink_to(trap.outside)
+    exit_code, document, _ = trap.run("validate", "exp", *FLAGS)
+    assert exit_code == 3 and said(document) == {"source-link"}
+
+
+def test_scripts_are_read_and_never_run(trap: Trap) -> None:
+    trap.world.experiment("acme/script", name="own", files={
+        "train.py": f"import evil_module, os\nos.system('touch {trap.mark}')\nimport argparse\n"
+        "p = argparse.ArgumentParser()\np.add_argument('--epochs', type=evil_module.x)\n",
+    })  # fmt: skip
+    exit_code, document, _ = trap.run("validate", "own", "--profile", "cpu:1")
+    assert exit_code == 0, said(document)
+
+
+def test_data_and_models_are_looked_at_within_bounds(trap: Trap) -> None:
+    files = {
+        "deep.jsonl": "[" * 1_000_000, "long.jsonl": '{"a": "' + "x" * (8 << 20) + '"}\n', "odd.jsonl": '{"\\ud800": 1}\n',
+        "wide.csv": "a," * 200_000 + "\n" + "x" * 500_000, "quotes.csv": '"' * 500_000, "bin.jsonl": "\x00" * 1000,
+    }  # fmt: skip
+    for name, content in files.items():
+        write(trap.folder / name, content)
+        exit_code, document, _ = trap.run("validate", "exp", *FLAGS, "--train-data", str(trap.folder / name))
+        assert exit_code in (0, 3)
+        assert json.dumps(document)
+    model = trap.folder / "model"
+    model.mkdir()
+    for content in (
+        "[" * 1_000_000,
+        '{"a": ' * 50_000,
+        '{"num_attention_heads": "x"}',
+        "x" * (8 << 20),
+        '{"a": 1e999}',
+    ):
+        write(model / "config.json", content)
+        exit_code, _, _ = trap.run("validate", "exp", *FLAGS, "--model", str(model))
+        assert exit_code == 0
+
+
+# --- manifests
+
+
+def test_manifests_that_point_outside(trap: Trap) -> None:
+    acme = trap.manifests()
+    method = acme / "methods" / "align.yaml"
+    original = method.read_text()
+    for text in [
+        "templates: ../../../outside\n",
+        "templates: /etc\n",
+        "surface: {script: ../../outside/secret.yaml}\n",
+        "extends: [../../outside/secret]\n",
+        "rules: [../../outside/secret]\n",
+        "requires_files: {../x: y}\nlaunch: {run: {file: ../../outside/run.py}}\n",
+        "launch: {run: {module: os.system; evil}}\n",
+        "lifecycle: {eval: {file: /etc/passwd}}\n",
+        "launch: {dialect: {name: ../../evil_module}}\n",
+        "platform: {out.dir: {ref: nosuch}}\n",
+    ]:
+        method.write_text("method: acme/align\ntitle: A\n" + text)
+        exit_code, document, _ = trap.run("methods", "acme/align")
+        if exit_code == 0:
+            assert "platform" in text or "requires_files" in text
+            exit_code, document, _ = trap.run("new", "hostile", "--method", "acme/align")
+            shutil.rmtree(trap.world.root / "experiments" / "hostile", ignore_errors=True)
+        assert "the-secret" not in json.dumps(document)
+    method.write_text(original)
+    for name in ("methods", "rules", "releases", "surfaces", "templates"):
+        folder = acme / name
+        kept = folder.rename(acme / f"{name}.kept")
+        folder.symlink_to(trap.outside)
+        exit_code, document, _ = trap.run("methods", "acme")
+        assert "acme/secret" not in json.dumps(document)
+        folder.unlink()
+        kept.rename(folder)
+
+
+def test_manifests_that_fetch(trap: Trap) -> None:
+    acme = trap.manifests()
+    port = trap.server.getsockname()[1]
+    for target in (f"http://127.0.0.1:{port}/schema", "file:///etc/passwd", "evil_module", "#/nosuch"):
+        for place in ("items", "additionalProperties", "anyOf"):
+            value: Any = {"$ref": target}
+            param = {"key": "optim.lr", place: [value] if place == "anyOf" else value}
+            text = json.dumps({"method": "acme/align", "title": "A", "params": {"x": param}})
+            (acme / "methods" / "align.yaml").write_text(text)
+            if (target, place) in (("evil_module", "items"), ("#/nosuch", "items")) or place == "anyOf":
+                exit_code, document, _ = trap.run("methods", "acme/align")
+                assert exit_code == 3 and "manifest-schema" in said(document)
+
+
+def test_rules_that_are_huge_deep_or_never_end(trap: Trap) -> None:
+    acme = trap.manifests()
+
+    def rule(source: str) -> dict[str, str]:
+        return {"code": "acme-x", "require": source, "severity": "error", "say": "s", "source": "s"}
+
+    own = "own + own + own + own + own + own + own"
+    for sources, code in [
+        (["(" * 100_000], "rule-expression"),
+        (["true || " * 200_000 + "true"], "yaml-too-large"),
+        (["true || " * 20_000 + "true"], "rule-expression"),
+        (["(" * 32 + "1" + ")" * 32 + " == 1"], ""),
+        (["!" * 128 + "true"], ""),
+        (["cfg" + ".a" * 1_000 + " == 1"], ""),
+        ([f"({own}).all(a, ({own}).all(b, ({own}).all(c, ({own}).all(d, true))))"], ""),
+        (["own . all(a, own . all(b, own . all(c, own . all(d, own . all(e, true)))))"], ""),
+        (["'a'.matches('(a{1,1000}){1,1000}')"], ""),
+        (["cfg.evil_module.run('x')"], "rule-expression"),
+        (["true"] * 2_000, ""),
+    ]:
+        (acme / "rules" / "align.yaml").write_text(
+            json.dumps({"rules": [rule(source) for source in sources]})
+        )
+        _, document, _ = trap.run("plugins", "--no-load")
+        assert said(document) == ({code} if code else set()), (sources[0][:40], said(document))
+        if not code:
+            experiment = trap.world.root / "experiments" / "ruled"
+            shutil.rmtree(experiment, ignore_errors=True)
+            subprocess.run(
+                [sys.executable, "-m", "tuneport", "new", "ruled", "--method", "acme/align"], cwd=trap.world.root,
+                check=True, capture_output=True,
+            )  # fmt: skip
+            exit_code, document, _ = trap.run("validate", "ruled", *FLAGS)
+            assert exit_code in (0, 3)
+            assert json.dumps(document)
+
+
+def test_surfaces_that_are_no_surfaces(trap: Trap) -> None:
+    acme = trap.manifests()
+    wide = {
+        "entries": {"acme.tune": {"keys": {f"k{i}": {"types": ["int"], "default": 1} for i in range(30_000)}}}
+    }
+    for content in (
+        "[" * 1_000_000,
+        " " * (20 << 20),
+        '{"entries": {"acme.tune": {"keys": {"a": 1}}}}',
+        "\x00",
+        json.dumps(wide),
+    ):
+        write(acme / "surfaces" / "1.0.0.json", content)
+        trap.world.experiment()
+        exit_code, document, _ = trap.run("validate", "exp", *FLAGS)
+        assert exit_code == 3
+        assert said(document)
+
+
+def test_thousands_of_manifests(trap: Trap) -> None:
+    acme = trap.manifests()
+    for number in range(300):
+        (acme / "methods" / f"m{number}.yaml").write_text(
+            f"method: acme/m{number}\ntitle: M\nextends: [m{number + 1}]\n"
+        )
+    (acme / "methods" / "m300.yaml").write_text("method: acme/m300\ntitle: M\nextends: [m0]\n")
+    exit_code, document, _ = trap.run("methods", "acme/m0")
+    assert exit_code == 3 and "manifest-circle" in said(document)
+    assert len(document["error"]["message"]) < 2_000
+
+
+def test_names_on_the_command_line(trap: Trap) -> None:
+    for args in [
+        ["validate", "../../outside"], ["validate", "exp/../../../outside"], ["validate", "-"], ["validate", ""],
+        ["validate", "exp", "--facts", "/dev/zero"], ["validate", "exp", "--resources", str(trap.outside)],
+        ["validate", "exp", "--framework-version", "../../outside/secret", *FLAGS],
+        ["methods", "../outside"], ["methods", "acme/../../outside/secret"], ["methods", "acme/" + "x" * 100_000],
+        ["schema", "../../../etc/passwd"], ["schema", "acme/../../x"], ["explain", "acme/../x"],
+        ["validate", "exp", "--set", "learning_rate=" + "9" * 100_000, *FLAGS],
+        ["validate", "exp", "--set", "targets=" + "[" * 100_000, *FLAGS],
+        ["validate", "exp", "--set", "targets=!!python/name:evil_module.x", *FLAGS],
+        ["validate", "exp", "--set", "mixed={a: !!python/object/apply:os.system [x]}", *FLAGS],
+        ["validate", "exp", "--profile", "9" * 100_000], ["validate", "exp", "--train-dataset", "../../x@" + "v" * 9_000],
+        ["runtime", "show", "../../outside@secret"], ["recipe", "status", "../outside"],
+    ]:  # fmt: skip
+        exit_code, document, _ = trap.run(*args)
+        assert "the-secret" not in json.dumps(document), args
+        assert exit_code or "--set" in args, args
+
+
+def test_everything_here_is_as_it_was(trap: Trap) -> None:
+    """Looking at the trap from all sides changes nothing in it."""
+
+    def listing() -> dict[str, bytes]:
+        places = [trap.world.root, trap.outside, MANIFESTS]
+        return {str(p): p.read_bytes() for place in places for p in sorted(place.rglob("*")) if p.is_file()}
+
+    before = listing()
+    for args in (["validate", "exp"], ["plan", "exp"], ["explain", "exp"]):
+        trap.run(*args, *FLAGS)
+    for args in (["methods"], ["plugins"], ["ls"], ["schema"], ["recipe", "status", "exp"]):
+        trap.run(*args)
+    assert listing() == before

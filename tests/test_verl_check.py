@@ -1,0 +1,203 @@
+"""`tp check` on real invocations of verl: no false alarm, and nothing slips through that upstream refuses.
+
+The invocations are upstream's own and are kept beside the repository; without them their tests are skipped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tuneport import linter, workflow
+from tuneport.errors import Invalid, NotFound
+from tuneport.experiment.command_line import take_apart
+
+ROOT = Path(__file__).resolve().parents[1]
+CORPUS = Path(os.environ.get("TUNEPORT_CORPUS") or ROOT.parent / "shared" / "corpus") / "accept" / "verl"
+needs_corpus = pytest.mark.skipif(not CORPUS.is_dir(), reason=f"no corpus of invocations in {CORPUS}")
+
+
+def records() -> list[dict[str, Any]]:
+    return [json.loads(path.read_text("utf-8")) for path in sorted(CORPUS.glob("*.json"))]
+
+
+def command(record: dict[str, Any]) -> list[str]:
+    options = [word for word in record["launcher_args"] if word != "-m"]
+    launcher = ["torchrun", *options] if record["launcher"] == "torchrun" else ["python3"]
+    return [*launcher, "-m", record["entry"], *record["args"]]
+
+
+def verdict(record: dict[str, Any]) -> str:
+    full = (record.get("upstream_check_full") or {}).get("result", "")
+    return "rejected" if record["upstream_check"]["result"] != "ok" or full == "rejected" else "ok"
+
+
+def errors(record: dict[str, Any]) -> list[str]:
+    asked = linter.Asked(record["framework"], record["version"], env=record["env"])
+    try:
+        checked = linter.check(command(record), asked)
+    except NotFound as error:
+        return [error.code]
+    return [f"{f.code}: {f.message}" for f in checked.findings if f.severity == "error"]
+
+
+@needs_corpus
+def test_no_accepted_invocation_gets_an_error() -> None:
+    accepted = [record for record in records() if verdict(record) == "ok"]
+    assert len(accepted) > 50
+    alarms = {record["slug"]: found for record in accepted if (found := errors(record))}
+    assert not alarms
+
+
+@needs_corpus
+def test_every_rejected_invocation_gets_one() -> None:
+    rejected = [record for record in records() if verdict(record) == "rejected"]
+    assert len(rejected) > 5
+    assert not [record["slug"] for record in rejected if not errors(record)]
+
+
+@needs_corpus
+def test_all_invocations_together_are_quick() -> None:
+    """CPU time in one process: 3 s on an idle machine is the aim; a loaded one gets room."""
+    found = records()
+    errors(found[0])
+    start = time.process_time()
+    for record in found:
+        errors(record)
+    assert time.process_time() - start < 9
+
+
+PPO = ["python3", "-m", "verl.trainer.main_ppo"]
+GRPO = [
+    *PPO,
+    "algorithm.adv_estimator=grpo",
+    "actor_rollout_ref.rollout.name=vllm",
+    "actor_rollout_ref.rollout.n=8",
+    "actor_rollout_ref.actor.use_dynamic_bsz=true",
+    "actor_rollout_ref.rollout.log_prob_use_dynamic_bsz=true",
+    "actor_rollout_ref.ref.log_prob_use_dynamic_bsz=true",
+    "actor_rollout_ref.model.path=/models/m",
+    "data.train_files=/data/train.parquet",
+    "data.val_files=/data/test.parquet",
+]
+
+
+def said(*words: str, version: str = "0.9.0") -> Iterator[tuple[str, str, str]]:
+    for finding in workflow.check(words, framework="verl", version=version).findings:
+        if finding.severity != "note":
+            yield finding.severity, finding.code, finding.key
+
+
+@pytest.mark.parametrize("version", ["0.9.0", "0.9.1"])
+def test_a_sound_command_has_no_errors(version: str) -> None:
+    report = workflow.check(GRPO, version=version)
+    assert report.ok, [f.message for f in report.findings]
+    assert report.facts["method"] == "verl/grpo"
+    assert report.facts["release"] == f"verl {version}"
+
+
+@pytest.mark.parametrize(
+    ("word", "code", "key"),
+    [
+        ("data.train_batch_siz=8", "key-unknown", "data.train_batch_siz"),
+        ("+data.train_batch_size=8", "key-exists", "data.train_batch_size"),
+        ("model_engine=foo", "group-option", "model_engine"),
+        ("trainer.nnodes=None", "key-type", "trainer.nnodes"),
+        ("trainer.logger=console,wandb", "hydra-sweep", "trainer.logger"),
+        ("trainer.project_name='a", "hydra-syntax", "trainer.project_name"),
+        ("actor_rollout_ref.actor.loss_agg_mode=x", "key-choice", "actor_rollout_ref.actor.loss_agg_mode"),
+        ("+actor_rollout_ref.actor.foo=1", "key-unknown", "actor_rollout_ref.actor.foo"),
+        ("actor_rollout_ref.actor.ppo_infer_micro_batch_size_per_gpu=1", "key-needs-plus",
+         "actor_rollout_ref.actor.ppo_infer_micro_batch_size_per_gpu"),
+        ("actor_rollout_ref.actor.optim.lr=fast", "key-type", "actor_rollout_ref.actor.optim.lr"),
+        ("actor@actor_rollout_ref.actor=nope", "group-option", "actor@actor_rollout_ref.actor"),
+        ("actor=dp_actor", "group-unknown", "actor"),
+        ("--config-name=nope", "config-unknown", "nope"),
+        ("~trainer.nope", "hydra-override", "trainer.nope"),
+    ],
+)  # fmt: skip
+def test_each_kind_of_mistake_has_its_code(word: str, code: str, key: str) -> None:
+    words = [*GRPO[:3], word, *GRPO[3:]] if word.startswith("--") else [*GRPO, word]
+    assert ("error", code, key) in said(*words)
+
+
+def test_what_would_be_ignored_is_a_warning() -> None:
+    assert ("warning", "key-unread", "trainer.nobody_reads_this") in said(
+        *GRPO, "+trainer.nobody_reads_this=1"
+    )
+    assert not [
+        code for _, code, _ in said(*GRPO, "+reward.reward_kwargs.anything=1") if code == "key-unread"
+    ]
+
+
+def test_a_wrong_choice_is_all_that_is_said() -> None:
+    report = workflow.check([*GRPO, "model_engine=foo", "nope=1"])
+    assert [f.code for f in report.findings] == ["group-option"]
+
+
+def test_repeated_keys_name_the_winner() -> None:
+    report = workflow.check([*GRPO, "trainer.save_freq=5", "trainer.save_freq=7"])
+    note = next(f for f in report.findings if f.code == "key-repeated")
+    assert note.severity == "note"
+    assert "5, then 7; the last one counts" in note.message
+
+
+@pytest.mark.parametrize(
+    ("words", "module", "nodes", "per_node", "env"),
+    [
+        ("python -m a.b x=1", "a.b", 0, 0, {}),
+        ("/usr/bin/python3.11 -u -W ignore -m a.b x=1", "a.b", 0, 0, {}),
+        ("A=1 B=x=y python a/b.py x=1", "a/b.py", 0, 0, {"A": "1", "B": "x=y"}),
+        ("env A=1 nohup python3 -m a.b x=1", "a.b", 0, 0, {"A": "1"}),
+        ("uv run --extra gpu --no-sync python -m a.b x=1", "a.b", 0, 0, {}),
+        ("torchrun --standalone --nnodes=2 --nproc_per_node 8 -m a.b x=1", "a.b", 2, 8, {}),
+        ("torchrun --nnodes 1:4 --nproc-per-node=4 a/b.py x=1", "a/b.py", 4, 4, {}),
+        ("python -m torch.distributed.run --nproc_per_node=2 -m a.b x=1", "a.b", 0, 2, {}),
+        (
+            "ray job submit --no-wait --address http://h:1 --working-dir . -- python3 -m a.b x=1",
+            "a.b",
+            0,
+            0,
+            {},
+        ),
+        (
+            'ray job submit --runtime-env-json={"env_vars":{"A":"1"}} -- python -m a.b x=1',
+            "a.b",
+            0,
+            0,
+            {"A": "1"},
+        ),
+    ],
+)
+def test_launchers_are_taken_off(
+    words: str, module: str, nodes: int, per_node: int, env: dict[str, str]
+) -> None:
+    found = take_apart(words.split())
+    assert (found.module, found.nodes, found.per_node, found.env) == (module, nodes, per_node, env)
+    assert found.arguments == ["x=1"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["ls", "-l"], "command-unknown"),
+        (["bash", "run.sh"], "command-script"),
+        (["./run.sh"], "command-script"),
+        (["python", "-m"], "command-unknown"),
+        (["torchrun", "--nnodes=1"], "command-unknown"),
+    ],
+)
+def test_what_is_no_program_is_said_plainly(words: list[str], code: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        take_apart(words)
+    assert caught.value.code == code
+
+
+def test_an_unknown_program_is_not_found() -> None:
+    with pytest.raises(NotFound):
+        workflow.check(["python", "-m", "nobody.has.this", "a=1"])
