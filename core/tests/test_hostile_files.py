@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -86,11 +85,12 @@ class Trap:
     def manifests(self) -> Path:
         return self.world.own_manifests()
 
-    def run(self, *args: str, env: dict[str, str] | None = None) -> tuple[int, Any, dict[str, Any]]:
-        """(exit code, the JSON document, what was watched) of one command."""
+    def run(self, *args: str, env: dict[str, str] | None = None) -> tuple[int, Any]:
+        """(exit code, the JSON document) of one command, after looking at what it did beside that."""
         report = self.folder / "report.json"
         cache = self.folder / "cache"
-        allowed = os.pathsep.join([str(self.folder / "state"), str(cache)])
+        places = [self.folder / "state", cache, *([self.world.root] if args[0] == "new" else [])]
+        allowed = os.pathsep.join(map(str, places))
         surroundings = {
             **os.environ, "TUNEPORT_CACHE_DIR": str(cache), "PYTHONPATH": str(self.modules), **(env or {}),
         }  # fmt: skip
@@ -108,7 +108,7 @@ class Trap:
         assert not self.mark.exists()
         with pytest.raises(BlockingIOError):
             self.server.accept()
-        return done.returncode, json.loads(done.stdout), watched
+        return done.returncode, json.loads(done.stdout)
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +163,7 @@ def write(path: Path, content: str | bytes) -> None:
 @pytest.mark.parametrize(("what", "content", "code"), YAML, ids=IDS)
 def test_configs(trap: Trap, what: str, content: str | bytes, code: str) -> None:
     write(trap.path / "config.yaml", content)
-    exit_code, document, _ = trap.run("validate", "exp", *FLAGS)
+    exit_code, document = trap.run("validate", "exp", *FLAGS)
     assert exit_code == 3
     assert code in said(document)
     finding = next(f for f in document["findings"] if f["code"] == code)
@@ -197,14 +197,14 @@ def test_every_other_yaml_file(trap: Trap, number: int) -> None:
         target = trap.manifests() / names[place]
     write(target, content)
     if place == "vocabulary":
-        exit_code, document, _ = trap.run("methods", "acme/tune", env=env)
+        exit_code, document = trap.run("methods", "acme/tune", env=env)
         assert exit_code == 0, "broken words cost nobody the parameters"
         return
-    exit_code, document, _ = trap.run("validate", "exp", *FLAGS, *extra, env=env)
+    exit_code, document = trap.run("validate", "exp", *FLAGS, *extra, env=env)
     assert exit_code == 3
     if place in ("method", "rules"):
         assert said(document) & {"manifest-broken", "lock-manifest-broken"}
-        _, document, _ = trap.run("plugins", "--no-load")
+        _, document = trap.run("plugins", "--no-load")
     assert code in said(document), document
 
 
@@ -231,7 +231,7 @@ KEYS = [
 @pytest.mark.parametrize(("what", "config", "code"), KEYS, ids=[row[0] for row in KEYS])
 def test_sound_yaml_with_ill_intent(trap: Trap, what: str, config: str, code: str) -> None:
     write(trap.path / "config.yaml", config)
-    exit_code, document, _ = trap.run("plan", "exp", *FLAGS)
+    exit_code, document = trap.run("plan", "exp", *FLAGS)
     assert exit_code == (3 if code else 0), said(document)
     if code:
         assert code in said(document)
@@ -240,72 +240,64 @@ def test_sound_yaml_with_ill_intent(trap: Trap, what: str, config: str, code: st
         assert "/root" not in words and "uid=" not in words
 
 
-def test_job_files_with_ill_intent(trap: Trap) -> None:
-    for job, code in [
-        ("params: {_component_: os.system}\n", "param-unknown"),
-        ("params: {" + ", ".join(f"p{i}: 1" for i in range(5_000)) + "}\n", "param-unknown"),
-        ("{" + ", ".join(f"p{i}: 1" for i in range(5_000)) + "}\n", "job-schema"),
-        ("model: ../../../../etc/passwd\ndata: {train: {path: /etc/shadow}}\n", ""),
-        ("data: {train: {dataset: ../../outside@v1}}\n", "dataset-reference"),
-        ("resources: {pools: [{name: ../x, series: s, nodes: 1, gpus_per_node: 1}]}\n", "job-schema"),
-        ("resources: {pools: [{name: x, series: s, nodes: 999999999999999999999, gpus_per_node: 1}]}\n", ""),
-        ("image: '--privileged'\n", ""),
-        ("env: {LD_PRELOAD: /tmp/evil.so, 'A=B': x}\n", "env-name"),
-        ("fleet: ../../evil\n", ""),
-    ]:
-        write(trap.path / "job.yaml", job)
-        exit_code, document, _ = trap.run("validate", "exp", *FLAGS)
-        if code:
-            assert exit_code == 3
-            found = said(document)
-            assert code in found or any(name.startswith(code) for name in found), (job, found)
+JOBS = [
+    (
+        "params: {_component_: os.system, " + ", ".join(f"p{i}: 1" for i in range(5_000)) + "}\n",
+        "param-unknown",
+    ),
+    ("{" + ", ".join(f"p{i}: 1" for i in range(5_000)) + "}\n", "job-schema"),
+    ("model: ../../../../etc/passwd\nimage: '--privileged'\nfleet: ../../evil\n", ""),
+    ("data: {train: {dataset: ../../outside@v1}}\nenv: {LD_PRELOAD: /tmp/evil.so, 'A=B': x}\n", "env-name"),
+    ("resources: {pools: [{name: ../x, series: s, nodes: 1, gpus_per_node: 1}]}\n", "job-schema"),
+    (f"resources: {{pools: [{{name: x, series: s, nodes: {'9' * 30}, gpus_per_node: 1}}]}}\n", ""),
+]
+
+
+@pytest.mark.parametrize(("job", "code"), JOBS, ids=range(len(JOBS)))
+def test_job_files_with_ill_intent(trap: Trap, job: str, code: str) -> None:
+    write(trap.path / "job.yaml", job)
+    exit_code, document = trap.run("validate", "exp", *(FLAGS[:4] if "resources" in job else FLAGS))
+    if code:
+        assert exit_code == 3
+        assert code in said(document)
+
+
+def locks(original: dict[str, Any]) -> Iterator[str | bytes]:
+    yield '{"recipe":' * 5_000
+    for name in ("../../outside/secret", "acme/../../outside/secret"):
+        yield json.dumps({**original, "recipe": {**original["recipe"], "name": name}})
+    yield json.dumps(
+        {**original, "framework": {**original["framework"], "version": "../../../outside/secret"}}
+    )
+    yield json.dumps({f"k{i}": i for i in range(4_000)})
+    yield '"\\u0000\\ud800"'
+    yield b"\xff\xfe" + json.dumps(original).encode("utf-16-le")
+    yield "9" * (10 << 20)
 
 
 def test_locks_with_ill_intent(trap: Trap) -> None:
     original = json.loads((trap.path / lock_module.NAME).read_text())
-    deep = "[" * 30_000
-    for content in [
-        deep,
-        '{"recipe":' * 5_000,
-        json.dumps({**original, "recipe": {**original["recipe"], "name": "../../outside/secret"}}),
-        json.dumps({**original, "recipe": {**original["recipe"], "name": "acme/../../outside/secret"}}),
-        json.dumps(
-            {**original, "framework": {**original["framework"], "version": "../../../outside/secret"}}
-        ),
-        json.dumps({f"k{i}": i for i in range(4_000)}),
-        json.dumps(original)[:-1] + ',"__class__": 1}',
-        '{"a": "' + "x" * 60_000 + '"}',
-        "9" * 60_000,
-        '"\\u0000\\ud800"',
-        b"\xff\xfe" + json.dumps(original).encode("utf-16-le"),
-        "x" * (10 << 20),
-    ]:
+    for content in locks(original):
         write(trap.path / lock_module.NAME, content)
-        exit_code, document, _ = trap.run("validate", "exp", *FLAGS)
+        exit_code, document = trap.run("validate", "exp", *FLAGS)
         assert exit_code == 3
         assert all(code.startswith("lock-") for code in said(document)), said(document)
 
 
 def test_links_and_special_files(trap: Trap) -> None:
     config = trap.path / "config.yaml"
-    for target, code in [
-        (trap.outside / "secret.yaml", "source-link"), (Path("/dev/zero"), "not-a-file"),
-        (trap.outside, "not-a-file"), (trap.path / "config.yaml", "not-a-file"), (trap.folder / "gone", "not-a-file"),
-    ]:  # fmt: skip
+    for target in (Path("/dev/zero"), trap.outside, config, trap.folder / "gone", None):
         config.unlink()
-        config.symlink_to(target)
-        if target == trap.outside / "secret.yaml":
-            continue  # it is refused, but read on the way: see below
-        exit_code, document, _ = trap.run("validate", "exp", *FLAGS)
-        assert exit_code == 3 and code in said(document)
-    config.unlink()
-    os.mkfifo(config)
-    exit_code, document, _ = trap.run("validate", "exp", *FLAGS)
-    assert exit_code == 3 and "not-a-file" in said(document), "nobody waits for a pipe"
+        if target is None:
+            os.mkfifo(config)  # nobody waits for the other end
+        else:
+            config.symlink_to(target)
+        exit_code, document = trap.run("validate", "exp", *FLAGS)
+        assert exit_code == 3 and "not-a-file" in said(document), target
     config.unlink()
     config.write_text("")
     (trap.path / "linked").symlink_to(trap.outside)
-    exit_code, document, _ = trap.run("validate", "exp", *FLAGS)
+    exit_code, document = trap.run("validate", "exp", *FLAGS)
     assert exit_code == 3 and said(document) == {"source-link"}
 
 
@@ -314,120 +306,107 @@ def test_scripts_are_read_and_never_run(trap: Trap) -> None:
         "train.py": f"import evil_module, os\nos.system('touch {trap.mark}')\nimport argparse\n"
         "p = argparse.ArgumentParser()\np.add_argument('--epochs', type=evil_module.x)\n",
     })  # fmt: skip
-    exit_code, document, _ = trap.run("validate", "own", "--profile", "cpu:1")
+    exit_code, document = trap.run("validate", "own", "--profile", "cpu:1")
     assert exit_code == 0, said(document)
 
 
 def test_data_and_models_are_looked_at_within_bounds(trap: Trap) -> None:
     files = {
-        "deep.jsonl": "[" * 1_000_000, "long.jsonl": '{"a": "' + "x" * (8 << 20) + '"}\n', "odd.jsonl": '{"\\ud800": 1}\n',
-        "wide.csv": "a," * 200_000 + "\n" + "x" * 500_000, "quotes.csv": '"' * 500_000, "bin.jsonl": "\x00" * 1000,
+        "deep.jsonl": "[" * 1_000_000, "long.jsonl": '{"a": "' + "x" * (8 << 20) + '"}\n',
+        "odd.jsonl": '{"\\ud800": 1}\n', "wide.csv": "a," * 200_000 + "\n" + "x" * 500_000, "bin.jsonl": "\x00" * 1000,
     }  # fmt: skip
-    for name, content in files.items():
-        write(trap.folder / name, content)
-        exit_code, document, _ = trap.run("validate", "exp", *FLAGS, "--train-data", str(trap.folder / name))
-        assert exit_code in (0, 3)
-        assert json.dumps(document)
+    models = ("[" * 1_000_000, '{"a": ' * 50_000, "x" * (8 << 20), '{"a": 1e999, "b": "\\ud800"}', "{}")
     model = trap.folder / "model"
     model.mkdir()
-    for content in (
-        "[" * 1_000_000,
-        '{"a": ' * 50_000,
-        '{"num_attention_heads": "x"}',
-        "x" * (8 << 20),
-        '{"a": 1e999}',
-    ):
-        write(model / "config.json", content)
-        exit_code, _, _ = trap.run("validate", "exp", *FLAGS, "--model", str(model))
-        assert exit_code == 0
+    for (name, content), config in zip(files.items(), models, strict=True):
+        write(trap.folder / name, content)
+        write(model / "config.json", config)
+        place = ["--train-data", str(trap.folder / name), "--model", str(model)]
+        exit_code, document = trap.run("validate", "exp", *FLAGS, *place)
+        assert exit_code == 0 or said(document) == {"acme-columns"}
 
 
 # --- manifests
 
 
+OUTSIDE = [
+    "templates: ../../../outside\n",
+    "surface: {script: ../../outside/secret.yaml}\n",
+    "extends: [../../outside/secret]\n",
+    "rules: [../../outside/secret]\n",
+    "launch: {run: {file: ../../outside/run.py}}\n",
+    "launch: {run: {module: os.system; evil}}\n",
+    "lifecycle: {eval: {file: /etc/passwd}}\n",
+    "launch: {dialect: {name: ../../evil_module}}\n",
+]
+
+
 def test_manifests_that_point_outside(trap: Trap) -> None:
+    folder = trap.manifests() / "methods"
+    for number, text in enumerate(OUTSIDE):
+        (folder / f"x{number}.yaml").write_text(f"method: acme/x{number}\ntitle: X\n{text}")
+    _, document = trap.run("plugins", "--no-load")
+    broken = {Path(f["file"]).stem for f in document["manifests"] if f["code"] == "manifest-schema"}
+    assert broken == {f"x{number}" for number in range(len(OUTSIDE))}
+
+
+def test_manifest_folders_that_lead_outside(trap: Trap) -> None:
     acme = trap.manifests()
-    method = acme / "methods" / "align.yaml"
-    original = method.read_text()
-    for text in [
-        "templates: ../../../outside\n",
-        "templates: /etc\n",
-        "surface: {script: ../../outside/secret.yaml}\n",
-        "extends: [../../outside/secret]\n",
-        "rules: [../../outside/secret]\n",
-        "requires_files: {../x: y}\nlaunch: {run: {file: ../../outside/run.py}}\n",
-        "launch: {run: {module: os.system; evil}}\n",
-        "lifecycle: {eval: {file: /etc/passwd}}\n",
-        "launch: {dialect: {name: ../../evil_module}}\n",
-        "platform: {out.dir: {ref: nosuch}}\n",
-    ]:
-        method.write_text("method: acme/align\ntitle: A\n" + text)
-        exit_code, document, _ = trap.run("methods", "acme/align")
-        if exit_code == 0:
-            assert "platform" in text or "requires_files" in text
-            exit_code, document, _ = trap.run("new", "hostile", "--method", "acme/align")
-            shutil.rmtree(trap.world.root / "experiments" / "hostile", ignore_errors=True)
-        assert "the-secret" not in json.dumps(document)
-    method.write_text(original)
-    for name in ("methods", "rules", "releases", "surfaces", "templates"):
-        folder = acme / name
-        kept = folder.rename(acme / f"{name}.kept")
-        folder.symlink_to(trap.outside)
-        exit_code, document, _ = trap.run("methods", "acme")
-        assert "acme/secret" not in json.dumps(document)
-        folder.unlink()
-        kept.rename(folder)
+    for name in ("methods", "templates"):
+        (acme / name).rename(acme / f"{name}.kept")
+        (acme / name).symlink_to(trap.outside)
+    _, document = trap.run("methods", "acme")
+    assert "acme/secret" not in json.dumps(document)
 
 
 def test_manifests_that_fetch(trap: Trap) -> None:
     acme = trap.manifests()
     port = trap.server.getsockname()[1]
-    for target in (f"http://127.0.0.1:{port}/schema", "file:///etc/passwd", "evil_module", "#/nosuch"):
-        for place in ("items", "additionalProperties", "anyOf"):
-            value: Any = {"$ref": target}
-            param = {"key": "optim.lr", place: [value] if place == "anyOf" else value}
-            text = json.dumps({"method": "acme/align", "title": "A", "params": {"x": param}})
-            (acme / "methods" / "align.yaml").write_text(text)
-            if (target, place) in (("evil_module", "items"), ("#/nosuch", "items")) or place == "anyOf":
-                exit_code, document, _ = trap.run("methods", "acme/align")
-                assert exit_code == 3 and "manifest-schema" in said(document)
+    for target, place in (
+        (f"http://127.0.0.1:{port}/schema", "items"), ("file:///etc/passwd", "additionalProperties"),
+        ("evil_module", "anyOf"), ("#/nosuch", "items"),
+    ):  # fmt: skip
+        value: Any = {"$ref": target}
+        param = {"key": "optim.lr", place: [value] if place == "anyOf" else value}
+        text = json.dumps({"method": "acme/align", "title": "A", "params": {"x": param}})
+        (acme / "methods" / "align.yaml").write_text(text)
+        exit_code, document = trap.run("methods", "acme/align")
+        assert exit_code == 3 and "manifest-schema" in said(document)
+
+
+def rule(source: str) -> dict[str, str]:
+    return {"code": "acme-x", "require": source, "severity": "error", "say": "s", "source": "s"}
+
+
+REFUSED_RULES = [
+    ("(" * 100_000, "rule-expression"),
+    ("true || " * 200_000 + "true", "yaml-too-large"),
+    ("true || " * 20_000 + "true", "rule-expression"),
+    ("cfg.evil_module.run('x')", "rule-expression"),
+]
+OWN = "own + own + own + own + own + own + own"
+SLOW_RULES = [
+    "(" * 32 + "1" + ")" * 32 + " == 1",
+    "!" * 128 + "true",
+    "cfg" + ".a" * 1_000 + " == 1",
+    f"({OWN}).all(a, ({OWN}).all(b, ({OWN}).all(c, ({OWN}).all(d, true))))",
+    "own . all(a, own . all(b, own . all(c, own . all(d, own . all(e, true)))))",
+    "cfg.optim.name.matches('(a{1,1000}){1,1000}')",
+    *[f"cfg.train.steps != {number}" for number in range(1_500)],
+]
 
 
 def test_rules_that_are_huge_deep_or_never_end(trap: Trap) -> None:
     acme = trap.manifests()
-
-    def rule(source: str) -> dict[str, str]:
-        return {"code": "acme-x", "require": source, "severity": "error", "say": "s", "source": "s"}
-
-    own = "own + own + own + own + own + own + own"
-    for sources, code in [
-        (["(" * 100_000], "rule-expression"),
-        (["true || " * 200_000 + "true"], "yaml-too-large"),
-        (["true || " * 20_000 + "true"], "rule-expression"),
-        (["(" * 32 + "1" + ")" * 32 + " == 1"], ""),
-        (["!" * 128 + "true"], ""),
-        (["cfg" + ".a" * 1_000 + " == 1"], ""),
-        ([f"({own}).all(a, ({own}).all(b, ({own}).all(c, ({own}).all(d, true))))"], ""),
-        (["own . all(a, own . all(b, own . all(c, own . all(d, own . all(e, true)))))"], ""),
-        (["'a'.matches('(a{1,1000}){1,1000}')"], ""),
-        (["cfg.evil_module.run('x')"], "rule-expression"),
-        (["true"] * 2_000, ""),
-    ]:
-        (acme / "rules" / "align.yaml").write_text(
-            json.dumps({"rules": [rule(source) for source in sources]})
-        )
-        _, document, _ = trap.run("plugins", "--no-load")
-        assert said(document) == ({code} if code else set()), (sources[0][:40], said(document))
-        if not code:
-            experiment = trap.world.root / "experiments" / "ruled"
-            shutil.rmtree(experiment, ignore_errors=True)
-            subprocess.run(
-                [sys.executable, "-m", "tuneport", "new", "ruled", "--method", "acme/align"], cwd=trap.world.root,
-                check=True, capture_output=True,
-            )  # fmt: skip
-            exit_code, document, _ = trap.run("validate", "ruled", *FLAGS)
-            assert exit_code in (0, 3)
-            assert json.dumps(document)
+    for source, code in REFUSED_RULES:
+        (acme / "rules" / "align.yaml").write_text(json.dumps({"rules": [rule(source)]}))
+        _, document = trap.run("plugins", "--no-load")
+        assert said(document) == {code}, source[:40]
+    (acme / "rules" / "align.yaml").write_text(json.dumps({"rules": list(map(rule, SLOW_RULES))}))
+    _, document = trap.run("new", "ruled", "--method", "acme/align")
+    exit_code, document = trap.run("validate", "ruled", *FLAGS)
+    assert exit_code == 0, said(document)
+    assert len(document["facts"]["undecided"]) >= 3
 
 
 def test_surfaces_that_are_no_surfaces(trap: Trap) -> None:
@@ -444,40 +423,49 @@ def test_surfaces_that_are_no_surfaces(trap: Trap) -> None:
     ):
         write(acme / "surfaces" / "1.0.0.json", content)
         trap.world.experiment()
-        exit_code, document, _ = trap.run("validate", "exp", *FLAGS)
+        exit_code, document = trap.run("validate", "exp", *FLAGS)
         assert exit_code == 3
         assert said(document)
 
 
-def test_thousands_of_manifests(trap: Trap) -> None:
-    acme = trap.manifests()
-    for number in range(300):
-        (acme / "methods" / f"m{number}.yaml").write_text(
-            f"method: acme/m{number}\ntitle: M\nextends: [m{number + 1}]\n"
-        )
-    (acme / "methods" / "m300.yaml").write_text("method: acme/m300\ntitle: M\nextends: [m0]\n")
-    exit_code, document, _ = trap.run("methods", "acme/m0")
+def test_many_manifests_in_circles_and_diamonds(trap: Trap) -> None:
+    folder = trap.manifests() / "methods"
+    for number in range(200):
+        text = f"method: acme/m{number}\ntitle: M\nextends: [m{(number + 1) % 200}]\n"
+        (folder / f"m{number}.yaml").write_text(text)
+    for level in range(40):  # 2**40 ways from the top to the bottom
+        below = f"extends: [_a{level + 1}, _b{level + 1}]\n" if level < 39 else ""
+        for side in "ab":
+            (folder / f"_{side}{level}.yaml").write_text(f"{below}defaults: {{k{level}: 1}}\n")
+    (folder / "diamond.yaml").write_text("method: acme/diamond\ntitle: D\nextends: [_a0, _b0]\n")
+    exit_code, document = trap.run("methods", "acme/m0")
     assert exit_code == 3 and "manifest-circle" in said(document)
-    assert len(document["error"]["message"]) < 2_000
+    assert len(document["error"]["message"]) < 300
+    exit_code, document = trap.run("methods", "acme/diamond")
+    assert exit_code == 0
 
 
-def test_names_on_the_command_line(trap: Trap) -> None:
-    for args in [
-        ["validate", "../../outside"], ["validate", "exp/../../../outside"], ["validate", "-"], ["validate", ""],
-        ["validate", "exp", "--facts", "/dev/zero"], ["validate", "exp", "--resources", str(trap.outside)],
-        ["validate", "exp", "--framework-version", "../../outside/secret", *FLAGS],
-        ["methods", "../outside"], ["methods", "acme/../../outside/secret"], ["methods", "acme/" + "x" * 100_000],
-        ["schema", "../../../etc/passwd"], ["schema", "acme/../../x"], ["explain", "acme/../x"],
-        ["validate", "exp", "--set", "learning_rate=" + "9" * 100_000, *FLAGS],
-        ["validate", "exp", "--set", "targets=" + "[" * 100_000, *FLAGS],
-        ["validate", "exp", "--set", "targets=!!python/name:evil_module.x", *FLAGS],
-        ["validate", "exp", "--set", "mixed={a: !!python/object/apply:os.system [x]}", *FLAGS],
-        ["validate", "exp", "--profile", "9" * 100_000], ["validate", "exp", "--train-dataset", "../../x@" + "v" * 9_000],
-        ["runtime", "show", "../../outside@secret"], ["recipe", "status", "../outside"],
-    ]:  # fmt: skip
-        exit_code, document, _ = trap.run(*args)
-        assert "the-secret" not in json.dumps(document), args
-        assert exit_code or "--set" in args, args
+NAMES = [
+    ["validate", "exp/../../../outside"],
+    ["validate", ""],
+    ["validate", "exp", "--facts", "/dev/zero"],
+    ["validate", "exp", "--framework-version", "../../outside/secret", *FLAGS],
+    ["methods", "acme/../../outside/secret"],
+    ["methods", "acme/" + "x" * 100_000],
+    ["schema", "../../../etc/passwd"],
+    ["validate", "exp", "--set", "learning_rate=" + "9" * 100_000, *FLAGS],
+    ["validate", "exp", "--set", "targets=" + "[" * 100_000, *FLAGS],
+    ["validate", "exp", "--set", "mixed={a: !!python/object/apply:os.system [x]}", *FLAGS],
+    ["validate", "exp", "--profile", "9" * 100_000],
+    ["runtime", "show", "../../outside@secret"],
+]
+
+
+@pytest.mark.parametrize("args", NAMES, ids=[" ".join(args[:4])[:40] for args in NAMES])
+def test_names_on_the_command_line(trap: Trap, args: list[str]) -> None:
+    exit_code, document = trap.run(*args)
+    assert "the-secret" not in json.dumps(document)
+    assert exit_code or "--set" in args
 
 
 def test_everything_here_is_as_it_was(trap: Trap) -> None:
@@ -488,8 +476,11 @@ def test_everything_here_is_as_it_was(trap: Trap) -> None:
         return {str(p): p.read_bytes() for place in places for p in sorted(place.rglob("*")) if p.is_file()}
 
     before = listing()
-    for args in (["validate", "exp"], ["plan", "exp"], ["explain", "exp"]):
-        trap.run(*args, *FLAGS)
-    for args in (["methods"], ["plugins"], ["ls"], ["schema"], ["recipe", "status", "exp"]):
+    for args in (
+        ["plan", "exp", *FLAGS],
+        ["explain", "exp", *FLAGS],
+        ["plugins"],
+        ["recipe", "status", "exp"],
+    ):
         trap.run(*args)
     assert listing() == before

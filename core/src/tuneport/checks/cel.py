@@ -49,9 +49,10 @@ class Rules:
     """
 
     def __init__(self, variables: Mapping[str, Json], sources: tuple[str, ...] = ()) -> None:
-        self._plain = {name: _cel_value(variables.get(name, {})) for name in VARIABLES}
+        self._given = {name: variables.get(name, {}) for name in VARIABLES}
         paths = _config_paths(sources) if sources else None
-        named = self._plain if paths is None else {**self._plain, "cfg": _pruned(self._plain["cfg"], paths)}
+        asked = self._given if paths is None else {**self._given, "cfg": _pruned(self._given["cfg"], paths)}
+        named = {name: _cel_value(value) for name, value in asked.items()}
         self._longest = max(_longest(value) for value in named.values())
         self._context = _engine().Context(variables=named)
 
@@ -82,13 +83,14 @@ class Rules:
         return _PLACEHOLDER.sub(lambda match: self._show(match[1]), text)
 
     def _show(self, path: str) -> str:
-        for root in (self._plain["cfg"], self._plain):
+        for root in (self._given["cfg"], self._given):
             here: Json = root
             for part in path.split("."):
                 here = here.get(part, _ABSENT) if isinstance(here, dict) else _ABSENT
                 if here is _ABSENT:
                     break
             if here is not _ABSENT:
+                here = _cel_value(here)
                 shown = str(here) if not isinstance(here, bool) else str(here).lower()
                 return shown if len(shown) <= 120 else shown[:120] + "…"
         return "?"

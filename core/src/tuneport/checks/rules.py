@@ -49,20 +49,37 @@ def variables(context: Context) -> dict[str, Json]:
 def nested(flat: Mapping[str, Json]) -> dict[str, Json]:
     """Dotted keys as a tree. A key below another key's plain value stays under its dotted name."""
     tree: dict[str, Json] = {}
+    known: dict[str, dict[str, Json]] = {"": tree}  # branches met so far, by their dotted name
     for key, value in flat.items():
-        here, parts = tree, key.split(".")
-        for part in parts[:-1]:
-            below = here.setdefault(part, {})
-            if not isinstance(below, dict):
-                here = tree
-                parts = [key]
-                break
-            here = below
-        if isinstance(value, dict) and isinstance(here.get(parts[-1]), dict):
-            here[parts[-1]] = {**_mine(value), **here[parts[-1]]}
+        parent, _, last = key.rpartition(".")
+        here = known.get(parent)
+        if here is None:
+            here = _branch(tree, parent)
+            if here is None:
+                here, last = tree, key
+            else:
+                known[parent] = here
+        if isinstance(value, dict):
+            before = here.get(last)
+            value = _mine(value)
+            here[last] = {**value, **before} if isinstance(before, dict) else value
+            known = {"": tree}
         else:
-            here[parts[-1]] = _mine(value)
+            if key in known:
+                known = {"": tree}
+            here[last] = value
     return tree
+
+
+def _branch(tree: dict[str, Json], name: str) -> dict[str, Json] | None:
+    """The mapping of a dotted name, made where it is not there; None where a plain value is in its way."""
+    here = tree
+    for part in name.split("."):
+        below = here.setdefault(part, {})
+        if not isinstance(below, dict):
+            return None
+        here = below
+    return here
 
 
 def _mine(value: Json) -> Json:
