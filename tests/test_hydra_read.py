@@ -30,6 +30,7 @@ defaults:
   - optim@trainer.optim: adam
   - _self_
 trainer: {steps: 10, name: run, nothing: null, logger: [console], extra: {}, deep: {a: {b: 1}}}
+link: ${trainer.deep}
 must: ???
 """,
     "engine/small.yaml": "# @package _global_\nengine: small\nsize: 1\n",
@@ -64,6 +65,7 @@ KEYS += [
     "trainer",
     "fresh",
 ]
+KEYS += ["link", "link.a.b", "link.x", "link.a.c", "trainer.deep.x"]
 KEYS += ["trainer.optim.kind", "trainer.optim.momentum", "trainer.steps.x", "nope.x.y", "trainer.optim"]
 VALUES = [
     "1",
@@ -172,8 +174,12 @@ def test_words_are_refused_or_arrive_as_in_hydra(hydra: Reference, tree: Path) -
     @example(["+trainer.extra.x=1", "trainer.extra.x=2"])
     @example(["++trainer.new.sub=1", "~trainer.deep"])
     @example(["engine=large", "sharded=false"])
+    @example(["+link.x=1"])
+    @example(["++link.x=1", "+link.y=1"])
+    @example(["+trainer.deep.x=1", "+link.x=1"])
+    @example(["link.a.b=1"])
     def agrees(words: list[str]) -> None:
-        real = hydra.ask("compose", folder=str(tree / "conf"), config="main", overrides=words, resolve=True)
+        real = hydra.ask("compose", folder=str(tree / "conf"), config="main", overrides=words, tree=True)
         errors, ours = read(tree, words)
         assert bool(errors) == (real is None), f"{words}: we say {errors}; Hydra: {hydra.reason}"
         seen["refused" if errors else "accepted"] += 1

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,8 +15,14 @@ from typing import Any
 
 import pytest
 from tuneport import linter, workflow
+from tuneport.dialects.hydra.read import take_apart as take_words
+from tuneport.dialects.hydra.render import render_overrides
 from tuneport.errors import Invalid, NotFound
 from tuneport.experiment.command_line import take_apart
+from tuneport.registry import catalog
+
+sys.path.insert(0, str(Path(__file__).parent))
+from hydra_reference import Reference, wheel
 
 ROOT = Path(__file__).resolve().parents[1]
 CORPUS = Path(os.environ.get("TUNEPORT_CORPUS") or ROOT.parent / "shared" / "corpus") / "accept" / "verl"
@@ -70,6 +77,41 @@ def test_all_invocations_together_are_quick() -> None:
     for record in found:
         errors(record)
     assert time.process_time() - start < 9
+
+
+@pytest.mark.engine
+@needs_corpus
+def test_what_was_read_is_written_back_to_the_same_configuration() -> None:
+    """Read by us, rendered by us, composed by Hydra: equal to what Hydra makes of the original words. Every
+    fourth invocation; all of them with HYPOTHESIS_PROFILE=long."""
+    hydra = Reference()
+    chosen = [r for r in records() if r["upstream_check"]["result"] == "ok"]
+    for record in chosen if os.environ.get("HYPOTHESIS_PROFILE") == "long" else chosen[::4]:
+        _, root = wheel("verl", record["version"])
+        checked = linter.check(command(record), linter.Asked("verl", record["version"]))
+        entry = catalog.surface("verl", record["version"])["entries"][record["entry"]]
+        words = [word for word in render_overrides({}, checked.context).argv if isinstance(word, str)]
+
+        def composed(words: list[str], root: Path = root, entry: dict[str, Any] = entry) -> Any:
+            taken = take_words(words)
+            name = taken.flags.get("config_name", entry["config"]).removesuffix(".yaml")
+            overrides = [word for word in words if not word.startswith("--config")]
+            overrides = [word for word in overrides if word not in ("config", name, f"{name}.yaml")]
+            return hydra.ask(
+                "compose",
+                folder=str(root / entry["path"][0]),
+                config=name,
+                overrides=overrides,
+                cwd=str(root),
+                packages=["verl.trainer.config"],
+            )
+
+        original = composed(record["args"])
+        assert original is not None, f"{record['slug']}: {hydra.reason}"
+        ours = composed(words)
+        assert ours is not None, f"{record['slug']}: {words}: {hydra.reason}"
+        assert dict(ours) == dict(original), record["slug"]
+    hydra.close()
 
 
 PPO = ["python3", "-m", "verl.trainer.main_ppo"]

@@ -40,7 +40,9 @@ def active(release: str) -> dict[str, set[str]]:
 
 
 def test_every_rule_has_a_case() -> None:
-    rules = {(entry, name) for release in RELEASES for entry, names in active(release).items() for name in names}
+    rules = {
+        (entry, name) for release in RELEASES for entry, names in active(release).items() for name in names
+    }
     have = {(case.outside.entry, case.name) for case in CASES}
     assert {name for _, name in rules - have} == PROMISES
     assert not have - rules

@@ -389,3 +389,27 @@ def test_an_experiment_folder_works_by_path_without_a_project(world: World, tmp_
     alone = tmp_path / "alone"
     shutil.copytree(path, alone)
     assert world.validate(str(alone)).ok
+
+
+def test_a_section_may_do_nothing_as_a_whole(world: World) -> None:
+    acme = world.own_manifests()
+    inert = {
+        "key": "peft.*",
+        "unless": "cfg.peft.enabled",
+        "except": ["peft.enabled"],
+        "say": "peft is off",
+        "source": "s",
+    }
+    (acme / "rules" / "align.yaml").write_text(json.dumps({"inert": [inert]}))
+    forget()
+    found = judged(world, "peft: {rank: 4, targets: [q], enabled: false}\n", "acme/align")
+    dead = [finding.key for finding in found if finding.code == "inert-key"]
+    assert sorted(dead) == ["peft.rank", "peft.targets"]
+    assert not codes(judged(world, "peft: {rank: 4, enabled: true}\n", "acme/align"), "warning")
+
+
+def test_what_files_of_the_experiment_define_is_a_fact(world: World) -> None:
+    world.experiment(files={"score.py": "def score(a, *, b): ...\n", "more.py": "x = 1\n"})
+    functions = world.validate().facts["functions"]
+    assert functions["score.py"]["score"]["required"] == ["a", "b"]
+    assert functions["more.py"]["x"]["kind"] == "value"

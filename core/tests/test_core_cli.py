@@ -19,7 +19,7 @@ from tuneport.cli.group import tp as root_command
 from tuneport.cli.main import COMMANDS, help_text
 from tuneport.registry import schemas
 
-from .core_support import MANIFESTS, TP, install
+from .core_support import MANIFESTS, TP, Warm, install
 
 FLAGS = ["--model", "m", "--train-data", "d", "--profile", "cpu:2"]
 
@@ -135,9 +135,16 @@ FAILS: list[tuple[int, list[str]]] = [
 ]  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
+    made = Warm(tmp_path_factory.mktemp("warm"))
+    yield made
+    made.close()
+
+
 @pytest.mark.parametrize("args", OK, ids=lambda args: " ".join(args[:3]))
-def test_success_is_one_json_document(shop: Shop, args: list[str]) -> None:
-    done = shop.run(*args, "--json")
+def test_success_is_one_json_document(shop: Shop, warm: Warm, args: list[str]) -> None:
+    done = warm.run([*args, "--json"], shop.root, shop.env)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert isinstance(document, dict)
@@ -148,9 +155,9 @@ def test_success_is_one_json_document(shop: Shop, args: list[str]) -> None:
     ("code", "args"), FAILS, ids=lambda value: " ".join(value[:3]) if isinstance(value, list) else None
 )
 def test_failure_is_one_json_document_with_the_documented_exit_code(
-    shop: Shop, code: int, args: list[str]
+    shop: Shop, warm: Warm, code: int, args: list[str]
 ) -> None:
-    done = shop.run(*args, "--json")
+    done = warm.run([*args, "--json"], shop.root, shop.env)
     document = json.loads(done.stdout)
     assert done.returncode == code, document
     assert document["ok"] is False

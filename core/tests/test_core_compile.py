@@ -341,7 +341,7 @@ PLAN = st.builds(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(plan=PLAN)
 def test_any_plan_survives_its_json(plan: LaunchPlan) -> None:
     document = plan_to_json(plan)

@@ -125,7 +125,7 @@ CANDIDATES = [
 ]  # fmt: skip
 ODD: list[Any] = [
     None, True, 0, -1, 0.5, 1, 10**9, "", "x", "BAD NAME!", "../x", "/abs", "a\\b", "a\0b", " ", "9", "-",
-    [], {}, [{}], [None], [1], ["x", "x"], {"zz": 1}, {"zz": None}, {"zz": ""}, {"BAD NAME!": "x"}, {"zz": {}},
+    [], {}, [{}], [None], [1], ["x", "x"], {"zz": 1}, {"zz": None}, {"zz": ""}, {"zz": {}}, {"BAD NAME!": "x"}
 ]  # fmt: skip
 
 
@@ -276,7 +276,7 @@ def test_two_engines_and_two_drafts_agree(name: str) -> None:
     modern = jsonschema.Draft202012Validator(schema)
     older = jsonschema.Draft7Validator({key: value for key, value in schema.items() if key != "$schema"})
     for verdict, documents in ((True, accepted), (False, refused)):
-        step = max(1, len(documents) // 150)  # the reference is a hundred times slower
+        step = max(1, len(documents) // 60)  # the reference is a hundred times slower
         for document in documents[::step]:
             assert modern.is_valid(document) is verdict, document
             assert older.is_valid(document) is verdict, document

@@ -68,6 +68,8 @@ def do_compose(case):
         hollow(case["cwd"], package)
     with initialize_config_dir(case["folder"], version_base=None):
         config = compose(case["config"], overrides=case.get("overrides", []))
+    if case.get("tree"):
+        return plain(OmegaConf.to_container(config, resolve=False))
     if case.get("resolve"):
         return plain(OmegaConf.to_container(config, resolve=True))
     return [[name, plain(value)] for name, value in leaves(config)]

@@ -132,7 +132,7 @@ def _judge(
     absent = {name for name, key in release.keys.items() if key.add and name not in layers.own}
     config = resolved(layers.effective(), (), {**asked.facts.get("env", {}), **env}, absent)
     method = _method(framework, release.version, entry, asked.method, config)
-    request = _request(method, layers.own, config, env)
+    request = _request(method, layers.own, config, env, applied.deleted)
     facts, seen = facts_module.gather(request, NOWHERE, asked.facts, [])
     context = Context(
         method=method,
@@ -216,7 +216,11 @@ def _candidates(framework: str, version: str, entry: str) -> tuple[Method, ...]:
 
 
 def _request(
-    method: Method, own: Mapping[str, Json], config: Mapping[str, Json], env: Mapping[str, str]
+    method: Method,
+    own: Mapping[str, Json],
+    config: Mapping[str, Json],
+    env: Mapping[str, str],
+    deleted: list[str],
 ) -> Request:
     """The request that would have led to these settings."""
     found: dict[str, Location | None] = {}
@@ -238,6 +242,7 @@ def _request(
         validation_data=found.get("validation_data"),
         params=params,
         env=env,
+        native={"delete": deleted},
     )
 
 

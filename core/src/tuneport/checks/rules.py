@@ -65,7 +65,7 @@ def nested(flat: Mapping[str, Json]) -> dict[str, Json]:
             here[last] = {**value, **before} if isinstance(before, dict) else value
             known = {"": tree}
         else:
-            if key in known:
+            if isinstance(here.get(last), dict):
                 known = {"": tree}
             here[last] = value
     return tree

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Mapping
+
 import click
 
 from tuneport.cli.options import experiment_argument, request_flags
@@ -95,6 +98,7 @@ def _method(method_id: str, as_json: bool) -> None:
         "starts_from": list(spec.get("starts_from", ())),
         "identity": dict(spec.get("identity", {})),
         "papers": list(spec.get("papers", ())),
+        "explain": dict(spec.get("explain", {})),
         "entry": spec.get("entry", "") or spec.get("surface", {}).get("script", ""),
         "metrics": {"primary": primary, "aliases": aliases},
     }
@@ -110,5 +114,20 @@ def _method(method_id: str, as_json: bool) -> None:
             data(f"  {name.replace('_', ' ')}: {', '.join(document[name])}")
     for key, value in document["identity"].items():
         data(f"  pins {key} = {_text(value)}")
-    if primary:
-        data(f"  watch: {', '.join(primary)}")
+    _told(document["explain"])
+    watch = document["explain"].get("watch", {})
+    for name in primary:
+        data(f"  watch {name}" + (f": {watch[name]}" if name in watch else ""))
+
+
+def _told(told: Mapping[str, Json]) -> None:
+    """What a method says about itself: the problem, the idea, the formula, where it is, what to read next."""
+    for name in ("problem", "words"):
+        if name in told:
+            data("\n" + textwrap.fill(told[name], 100, initial_indent="  ", subsequent_indent="  "))
+    for title, name in (("formula", "formula"), ("in the release", "source"), ("next", "next")):
+        if name in told:
+            data(f"\n  {title}:")
+            data("\n".join(f"    {line}" for line in told[name]))
+    if told:
+        data("")

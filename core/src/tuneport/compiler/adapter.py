@@ -63,7 +63,7 @@ class DeclarativeAdapter:
     def launch(self, context: Context) -> LaunchPlan | None:
         launch = context.method.spec["launch"]
         rendered = dialects.render(launch.get("dialect", {"name": "flags"}), context)
-        argv = [*launcher(context), *target(launch["run"]), *rendered.argv]
+        argv = [*launcher(context), *target(program(context)), *rendered.argv]
         env = {**declared_env(launch), **rendered.env, **context.request.env}
         role = context.method.spec.get("roles", ["main"])[0]
         pool = context.topology.roles.get(role, context.topology.primary.name)
@@ -149,6 +149,13 @@ def _rendezvous(nodes: int, processes: int) -> list[Value]:
         "--master_port",
         Ref("head_port"),
     ]
+
+
+def program(context: Context) -> Mapping[str, Json]:
+    """`launch.run` of the manifest, with the module that `native.entry` of job.yaml names instead."""
+    run: Mapping[str, Json] = context.method.spec["launch"]["run"]
+    entry = context.request.native.get("entry")
+    return {"module": entry} if entry and "module" in run else run
 
 
 def target(run: Mapping[str, Json]) -> list[Value]:

@@ -38,7 +38,7 @@ def table(path: Path) -> dict[str, Json]:
     try:
         fields = _Reader(footer).struct()
         return _facts(fields)
-    except (IndexError, KeyError, TypeError, RecursionError, OverflowError) as error:
+    except (LookupError, TypeError, AttributeError, RecursionError, OverflowError, ValueError) as error:
         raise ValueError(f"damaged Parquet footer: {error}") from error
 
 
@@ -52,6 +52,8 @@ def _facts(fields: dict[int, Any]) -> dict[str, Json]:
         element = schema[position]
         types[element[4].decode("utf-8", "replace")] = _type(element)
         position = _after(schema, position)
+    if type(fields[3]) is not int or fields[3] < 0:
+        raise ValueError("no number of rows")
     facts: dict[str, Json] = {"columns": list(types), "column_types": types, "rows": fields[3]}
     values = _constant(fields.get(4, []), "data_source")
     if values is not None:

@@ -16,7 +16,7 @@ from tuneport.text import closest
 from tuneport.types import Composed, Finding, Json, Key, Method, Param, Release
 
 # What a method says about itself without changing what runs: left out of its digest.
-_PROSE = ("title", "summary", "papers", "metrics", "starts_from", "extends")
+_PROSE = ("title", "summary", "papers", "explain", "metrics", "starts_from", "extends")
 _TALK = ("note", "hint", "say", "source")  # of a parameter, binding, rule or move
 _TALK_MAPS = ("reserved", "requires_files")  # key -> sentence
 _OWN = ("method", "title")

@@ -25,6 +25,10 @@ def main() -> int:
     other = next((name for name, mark in MARKS.items() if name != backend and (folder / mark).exists()), "")
     if other and not (folder / MARKS[backend]).exists():
         sys.exit(f"tuneport: {folder} was written by {other}: give --checkpoint-format verl-{other}")
+    if backend == "fsdp" and not (folder / MARKS[backend]).exists():
+        sys.exit(
+            f"tuneport: {folder} has no {MARKS[backend]}, which the merger needs: an older release wrote it"
+        )
     words = ["-m", "verl.model_merger", "merge", "--backend", backend, "--local_dir", str(folder)]
     words += ["--target_dir", os.environ["TUNEPORT_OUTPUT_DIR"]]
     if os.environ.get("TUNEPORT_TRUST_REMOTE_CODE"):

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from tuneport.checks.rules import nested
 from tuneport.dialects.hydra.defaults import Tree
+from tuneport.dialects.hydra.interpolate import Resolver, Unresolved
 from tuneport.dialects.hydra.parse import Override, OverrideError, parse_override
 from tuneport.dialects.hydra.render import branches_of, equal
 from tuneport.text import closest_key
@@ -23,6 +24,7 @@ _FLAGS = "--help -h,--hydra-help,--version,--resolve,--run -r,--multirun -m,--sh
 _WITH_VALUE = (
     "--cfg -c,--package -p,--config-path -cp,--config-name -cn,--config-dir -cd,--experimental-rerun"
 )
+_REFERENCE = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
 _DOCS = "hydra-core 1.3 hydra/_internal/config_loader_impl.py"
 
 
@@ -231,11 +233,32 @@ class _State:
         return None if isinstance(here, str) and here == "???" else here
 
     def _free_for(self, word: Override, path: Sequence[str]) -> None:
-        if not isinstance(word.value, dict | list) and self._find(path) is not None:
+        if isinstance(word.value, dict | list):
+            return
+        if self._find(path) is not None or self._elsewhere(path) is not None:
             raise _Stop("there")
 
+    def _through(self, path: list[str]) -> list[str]:
+        """The place that a path leads to through plain references to other keys."""
+        for count in range(1, len(path)):
+            match = _REFERENCE.fullmatch(str(self._find(path[:count])))
+            if match:
+                return [*match[1].split("."), *path[count:]]
+        return path
+
+    def _elsewhere(self, path: Sequence[str]) -> Any:
+        """What a key leads to through an interpolation above it."""
+        for count in range(1, len(path)):
+            above = self._find(path[:count])
+            if isinstance(above, str) and "${" in above:
+                try:
+                    return Resolver(self._tree).select(".".join(path))
+                except Unresolved:
+                    return None
+        return None
+
     def _delete(self, word: Override) -> None:
-        path = word.key.split(".")
+        path = self._through(word.key.split("."))
         present = self._find(path)
         if present is None:
             raise _Stop("there is nothing to delete")
@@ -245,8 +268,9 @@ class _State:
         if not isinstance(parent, dict):
             raise _Stop("an item of a list cannot be deleted")
         del parent[path[-1]]
-        self.applied.deleted.append(word.key)
-        for name in [n for n in self.applied.own if n == word.key or n.startswith(word.key + ".")]:
+        key = ".".join(path)
+        self.applied.deleted.append(key)
+        for name in [n for n in self.applied.own if n == key or n.startswith(key + ".")]:
             del self.applied.own[name]
 
     def _update(self, path: Sequence[str], word: Override, *, force: bool) -> None:
@@ -254,9 +278,7 @@ class _State:
         for step in path[:-1]:
             if isinstance(here, dict):
                 below = here.get(step)
-                if isinstance(below, str) and "${" in below:
-                    return  # it leads elsewhere; what is there takes the value
-                if not isinstance(below, dict | list):
+                if not isinstance(below, dict | list):  # an interpolation, too, gives way to a mapping
                     if not force and step not in here:
                         raise _Stop("absent")
                     below = here[step] = {}

@@ -25,7 +25,8 @@ def render_overrides(settings: Mapping[str, Json], context: Context) -> Rendered
     words: list[Value] = list(settings.get("args", ()))
     composed = context.release.composed
     for name, option in composed.chosen.items() if composed else ():
-        words.append(f"{CONFIG}-name={option}" if name == CONFIG else f"{name}={option}")
+        word = f"{name}={option}" if option else name
+        words.append(f"{CONFIG}-name={option}" if name == CONFIG else word)
     words += [f"~{name}" for name in context.request.native.get("delete", ())]
     keys, branches = context.release.keys, branches_of(context.release.keys)
     for name in sorted(context.own):
@@ -59,7 +60,18 @@ def _settings(
     elif isinstance(value, dict) and merges and value:
         yield name, value, "+"
     else:
-        yield name, value, "" if there else "+"
+        yield name, value, "" if there else ("++" if _leads_elsewhere(name, keys) else "+")
+
+
+def _leads_elsewhere(name: str, keys: Mapping[str, Key]) -> bool:
+    """Whether a key lies below one that is an interpolation. What that leads to may have the key, and then
+    `+` is refused, though it is the interpolation that gives way."""
+    while "." in name:
+        name = name.rpartition(".")[0]
+        if name in keys and not keys[name].add:
+            default = keys[name].default
+            return isinstance(default, str) and "${" in default
+    return False
 
 
 def _clashes(value: Json, default: Json) -> bool:

@@ -38,6 +38,8 @@ def composed_surface(
             raise Invalid(error.message, code=error.code, hint=error.hint, findings=[finding]) from error
     found: Composition = made[key]
     chosen = {name: option for name, option in choices.chosen.items() if option is not None}
+    chosen |= {f"+{name}": option for name, option in choices.added.items()}
+    chosen |= {f"~{name}": option for name, option in choices.deleted.items()}
     if config != entry["config"]:
         chosen[CONFIG] = config
     options = {name: tuple(known) for name, known in found.options.items()}

@@ -1,0 +1,233 @@
+"""The eight methods of verl: their plans, and that every parameter arrives where the release reads it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tuneport import api, linter
+from tuneport.compiler.adapter import native_value
+from tuneport.compiler.compile import Compiled
+from tuneport.experiment.command_line import Invocation
+from tuneport.experiment.create import new_project
+from tuneport.experiment.findings import findings_text
+from tuneport.registry import catalog
+from tuneport.registry.plugins import Hooks
+from tuneport.types import Finding, Json, Param, Ref
+
+sys.path.insert(0, str(Path(__file__).parent))
+from tuneport_verl import params
+from verl_commands import RELEASES
+
+METHODS = [row[0] for row in catalog.methods("verl")]
+IDENTITIES: dict[str, dict[str, Json]] = {
+    "verl/grpo": {"algorithm.adv_estimator": "grpo"},
+    "verl/dapo": {
+        "algorithm.adv_estimator": "grpo",
+        "algorithm.filter_groups.enable": True,
+        "reward.reward_manager.name": "dapo",
+    },
+    "verl/ppo": {"algorithm.adv_estimator": "gae"},
+    "verl/rloo": {"algorithm.adv_estimator": "rloo"},
+    "verl/reinforce-baseline": {"algorithm.adv_estimator": "reinforce_plus_plus_baseline"},
+    "verl/remax": {"algorithm.adv_estimator": "remax"},
+    "verl/distillation": {"distillation.enabled": True},
+    "verl/sft": {},
+}
+# What the release itself says to a parameter's value in an experiment that is otherwise at its defaults:
+# a rule of another topic, which test_verl_rules.py holds to a case of its own.
+SURFACE = {
+    "key-unknown",
+    "key-type",
+    "key-choice",
+    "key-moved",
+    "key-needs-plus",
+    "key-exists",
+    "param-value",
+}
+WORDS = {
+    "resume_from": "/out/global_step_10",
+    "rollout_is_threshold": "0.5_5.0",
+    "rollout_rs_threshold": "0.5,2.0",
+    "rollout_rs": "seq_mean_k3",
+    "agent_loop": "tool_agent",
+    "lr_schedule": "cosine",
+    "optimizer": "AdamW",
+}
+
+
+class Workshop:
+    """One experiment for each method and release, in one project."""
+
+    def __init__(self, root: Path) -> None:
+        self.project = api.open_project(new_project(root / "project"))
+        self.pools = root / "pools.yaml"
+        self.pools.write_text(
+            "pools:\n"
+            "- {name: training, series: h200, nodes: 1, gpus_per_node: 8}\n"
+            "- {name: teaching, series: h200, nodes: 1, gpus_per_node: 8}\n"
+            "roles: {actor: training, rollout: training, teacher: teaching}\n",
+            "utf-8",
+        )
+
+    def compile(self, method: str, release: str, asked: Mapping[str, Any], nodes: int = 1) -> Compiled:
+        name = f"{method.partition('/')[2]}-{release}"
+        folder = self.project.folder.experiments / name
+        made = api.Experiment(str(folder)) if folder.exists() else self.project.new(name, method, release)
+        request: dict[str, Any] = {
+            "model": "org/model",
+            "train_data": "/data/train.parquet",
+            "validation_data": "/data/test.parquet",
+            "profile": f"h200:{8 * nodes}",
+        }
+        if method == "verl/distillation":
+            del request["profile"]
+            request |= {"resources": str(self.pools), "fleet": "cluster"}
+            asked = {"teacher_model": "org/teacher", **asked}
+        compiled = made.validate(**request, set=dict(asked)).compiled
+        assert compiled is not None
+        return compiled
+
+
+@pytest.fixture(scope="module")
+def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
+    return Workshop(tmp_path_factory.mktemp("verl"))
+
+
+def errors(findings: list[Finding]) -> list[Finding]:
+    return [finding for finding in findings if finding.severity == "error"]
+
+
+def lint(compiled: Compiled) -> linter.Checked:
+    """The plan's own command, read back as a command line that somebody else wrote."""
+    plan = Hooks("verl").launch(compiled.context)
+    words = [
+        word.prefix + f"/{word.ref}" + word.suffix if isinstance(word, Ref) else word
+        for word in plan.commands[0].argv
+    ]
+    position = max(index for index, word in enumerate(words) if word == "-m")
+    pool = compiled.context.topology.primary
+    asked = linter.Asked(
+        framework="verl",
+        version=compiled.context.release.version,
+        method=compiled.context.method.id,
+        nodes=pool.nodes,
+        gpus_per_node=pool.gpus_per_node,
+    )
+    return linter.check_arguments(Invocation(words[position + 1], False, words[position + 2 :]), asked)
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("method", METHODS)
+def test_a_fresh_experiment_plans_a_command_that_is_right(
+    workshop: Workshop, method: str, release: str, nodes: int
+) -> None:
+    if method == "verl/distillation" and nodes == 2:
+        pytest.skip("its pools are one node each")
+    compiled = workshop.compile(method, release, {}, nodes)
+    assert not errors(compiled.findings), findings_text(compiled.findings)
+    assert not [finding for finding in compiled.findings if finding.severity == "warning"]
+    assert compiled.context.method.spec.get("identity", {}) == IDENTITIES[method]
+    read = lint(compiled)
+    assert not errors(list(read.findings)), findings_text(list(read.findings))
+    config = compiled.context.config
+    seen = {key for key, value in config.items() if not _has_ref(value) and key in read.context.config}
+    assert {key: read.context.config[key] for key in seen} == {key: config[key] for key in seen}
+    for key, value in IDENTITIES[method].items():
+        assert read.context.config[key] == value
+    assert read.context.config["trainer.nnodes"] == nodes
+    assert read.context.config["trainer.n_gpus_per_node"] == 8
+
+
+def _has_ref(value: Json) -> bool:
+    if isinstance(value, list):
+        return any(map(_has_ref, value))
+    return isinstance(value, Ref) or (isinstance(value, dict) and any(map(_has_ref, value.values())))
+
+
+def samples(name: str, param: Param) -> Iterator[Json]:
+    """Values of a parameter: each choice, its lowest and highest, an example; just one where it is free."""
+    schema = param.schema
+    options = schema.get("anyOf", [schema])
+    for option in options:
+        if name in WORDS:
+            yield WORDS[name]
+        elif "enum" in option:
+            yield from option["enum"]
+        elif "examples" in schema:
+            yield schema["examples"][0]
+        elif option["type"] == "boolean":
+            yield from (True, False)
+        elif option["type"] == "array":
+            items = option.get("items", {})
+            yield [items["enum"][0] if "enum" in items else "word"]
+        elif option["type"] == "string":
+            yield "word"
+        else:
+            low = option.get("minimum")
+            if low is None and "exclusiveMinimum" in option:
+                low = option["exclusiveMinimum"] + (1 if option["type"] == "integer" else 0.001)
+            yield 1 if low is None else low
+            if "maximum" in option:
+                yield option["maximum"]
+
+
+def cases() -> Iterator[Any]:
+    """Each parameter once for each release, at the first method that has it."""
+    for release in RELEASES:
+        seen: set[tuple[str, str]] = set()
+        for method in sorted(METHODS, key=lambda item: item != "verl/grpo"):
+            found = catalog.method(method, release)
+            for name, param in found.params.items():
+                if (name, repr(param.keys)) not in seen:
+                    seen.add((name, repr(param.keys)))
+                    yield pytest.param(method, release, name, id=f"{method}-{release}-{name}")
+
+
+@pytest.mark.parametrize(("method", "release", "name"), list(cases()))
+def test_a_parameter_arrives(workshop: Workshop, method: str, release: str, name: str) -> None:
+    param = catalog.method(method, release).params[name]
+    for value in samples(name, param):
+        arrives(workshop, method, release, param, value, {})
+
+
+def engines() -> Iterator[Any]:
+    """Each parameter that has its own keys for an engine."""
+    for method in ("verl/grpo", "verl/sft"):
+        found = catalog.method(method)
+        for engine in found.params["engine"].schema["enum"]:
+            native = native_value(found.params["engine"], engine)
+            for name in found.spec["variants"]["cases"][native]:
+                yield pytest.param(method, engine, name, id=f"{method}-{engine}-{name}")
+
+
+@pytest.mark.parametrize(("method", "engine", "name"), list(engines()))
+def test_a_parameter_arrives_at_each_engine(workshop: Workshop, method: str, engine: str, name: str) -> None:
+    param = catalog.method(method).params[name]
+    arrives(workshop, method, "0.9.0", param, next(samples(name, param)), {"engine": engine})
+
+
+def arrives(
+    workshop: Workshop, method: str, release: str, param: Param, value: Json, others: dict[str, Json]
+) -> None:
+    name = param.name
+    compiled = workshop.compile(method, release, {**others, name: value})
+    ours = [finding for finding in compiled.findings if finding.code in SURFACE]
+    assert not ours, findings_text(ours)
+    keys = params.keys(compiled.context, param)
+    if not keys:
+        assert "verl-engine-parameter" in {finding.code for finding in errors(compiled.findings)}
+        return
+    read = lint(compiled)
+    theirs = [finding for finding in read.findings if finding.code in SURFACE]
+    assert not theirs, findings_text(theirs)
+    config = read.context.config
+    if name in ("engine", "gradient_checkpointing") and len(keys) > 1:
+        return
+    expected = native_value(param, value)
+    for key in keys if len(param.keys) == 1 else ():
+        assert config[key] == expected or (name == "loggers" and set(expected) < set(config[key]))
