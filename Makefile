@@ -4,10 +4,10 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV   := .venv
 BIN    := $(VENV)/bin
-DISTS  := schemas manifests core plugins/pytorch plugins/trl plugins/custom
+DISTS  := schemas manifests core plugins/pytorch plugins/trl plugins/verl plugins/custom
 EDIT   := $(foreach dist,$(DISTS),-e $(dist))
 STAMPS := pyproject.toml constraints.txt $(DISTS:%=%/pyproject.toml)
-SOURCE := core/src plugins/pytorch/src plugins/trl/src plugins/custom/src
+SOURCE := core/src plugins/pytorch/src plugins/trl/src plugins/verl/src plugins/custom/src
 
 .PHONY: demo test lint check engine runtimes bench clean
 
@@ -17,7 +17,7 @@ demo: $(VENV)/installed
 test: lint check
 
 check: $(VENV)/dev
-	$(BIN)/pytest -m "not engine"
+	$(BIN)/pytest -n 2 -m "not engine"
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .

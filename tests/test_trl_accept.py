@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from tuneport import api
 from tuneport.experiment.create import new_project
 from tuneport.registry import catalog

@@ -75,8 +75,6 @@ def _dispatch(args: list[str]) -> int:
         # Not `main`, which would end the process with 1 when the reader of a pipe leaves.
         with tp.make_context("tp", args) as context:
             result = tp.invoke(context)
-    except SystemExit:  # how click ends where the reader of a pipe has left
-        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)) from None
     except click.exceptions.Abort:
         raise KeyboardInterrupt from None
     except click.exceptions.Exit as end:
