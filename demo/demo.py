@@ -43,7 +43,7 @@ env: {{HF_HUB_OFFLINE: "1", HF_HOME: {home}, OMP_NUM_THREADS: "{threads}"}}
 """
 SETTINGS = """\
 # Full fine-tuning in 32 bits: 135 million weights fit anywhere.
-max_steps: 48
+max_steps: 36
 per_device_train_batch_size: 4
 learning_rate: 2.0e-4
 lr_scheduler_type: constant_with_warmup

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tuneport.errors import Invalid, NotFound
-from tuneport.experiment.yamlread import Document, read_yaml
+from tuneport.experiment.twin import read_kept
+from tuneport.experiment.yamlread import Document
 from tuneport.text import closest
 from tuneport.types import Finding, Json
 
@@ -57,7 +58,7 @@ def find_project(start: Path | None = None) -> Folder | None:
     for folder in (here, *here.parents):
         path = folder / PROJECT_FILE
         if path.is_file():
-            document = read_yaml(path)
+            document = read_kept(path)
             findings = list(document.findings)
             if not findings and document.data is not None:
                 findings = schemas.check(document, "project", "project-schema")
@@ -147,7 +148,7 @@ def read(name: str) -> Written:
 def _config(path: Path) -> Document:
     """A user's YAML file as a mapping; an absent or empty one is an empty mapping."""
     try:
-        document = read_yaml(path)
+        document = read_kept(path)
     except NotFound:
         return Document(data={}, file=str(path))
     except Invalid as error:
