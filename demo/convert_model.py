@@ -6,6 +6,7 @@ the model that its makers published.
 
 # ruff: noqa: T201 - it talks to a person
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -14,8 +15,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 source, target = Path(sys.argv[1]), Path(sys.argv[2])
-partial = target.with_name(f"{target.name}.partial")
-shutil.rmtree(partial, ignore_errors=True)
+partial = target.with_name(f"{target.name}.{os.getpid()}")
 print("reading the tokenizer", flush=True)
 tokenizer = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
 print("reading the weights (half a minute on an idle machine)", flush=True)
@@ -24,6 +24,8 @@ model = AutoModelForCausalLM.from_pretrained(source.parent, gguf_file=source.nam
 del model.config.quantization_config, model.hf_quantizer
 model.save_pretrained(partial)
 tokenizer.save_pretrained(partial)
-shutil.rmtree(target, ignore_errors=True)
-partial.rename(target)
+if target.exists():  # made by another demo meanwhile
+    shutil.rmtree(partial)
+else:
+    partial.rename(target)
 print(f"written {sum(p.numel() for p in model.parameters()):,} weights to {target}", flush=True)

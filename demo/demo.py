@@ -157,8 +157,10 @@ def base_model() -> Path:
     runtime = ask("runtime", "install", "trl@1.10.0", "--variant", "cpu", cwd=ROOT)
     environment = {**os.environ, "PYTHONPATH": str(packages), "HF_HUB_OFFLINE": "1"}
     command = [runtime["interpreter"], str(HERE / "convert_model.py"), str(packages / GGUF), str(target)]
-    environment["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
-    subprocess.run(command, check=True, env=environment, stderr=subprocess.DEVNULL)
+    done = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        print(done.stderr[-4000:])
+        raise subprocess.CalledProcessError(done.returncode, ["convert_model.py"])
     return target
 
 

@@ -216,9 +216,9 @@ def export_plan(name: str, given: Flags, checkpoint: Location, format: str = "")
     chosen = format or next(iter(formats), "")
     if chosen not in formats:
         raise Invalid(
-            f"{context.method.id} does not export to {chosen or 'anything'!r}",
+            f"{context.method.id} " + (f"does not export to {chosen!r}" if chosen else "exports nothing"),
             code="export-format",
-            hint=f"its formats: {', '.join(formats) or 'none'}",
+            hint=f"its formats: {', '.join(formats)}" if formats else "",
         )
     hooks = Hooks(context.method.framework, _policies(project_module.read(name)))
     return hooks.export(context, checkpoint, chosen), report

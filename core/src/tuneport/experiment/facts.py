@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from tuneport.errors import Invalid, NotFound
+from tuneport.errors import Invalid, NotFound, TuneportError
 from tuneport.experiment.yamlread import read_text, read_yaml
 from tuneport.types import Finding, Json, Location, Request
 
@@ -90,10 +90,16 @@ def gather(
     facts["functions"] = _functions(folder)
     findings: list[Finding] = []
     for split, location in (("train", request.train_data), ("validation", request.validation_data)):
-        path = local_path(location, folder)
+        flag = f"--{split}-data"
+        if location is not None and location.kind == "dataset":
+            path, missing = _in_dataset(location)
+            if missing:
+                hint = "it must be where the job runs: `tp dataset ls` lists what is here"
+                findings.append(Finding("dataset-not-here", "note", missing, hint, f"--{split}-dataset"))
+        else:
+            path = local_path(location, folder)
         if location is None or path is None:
             continue
-        flag = f"--{split}-data"
         if not path.exists():
             message = f"{flag} {location.value} is not on this machine"
             findings.append(Finding("data-not-here", "note", message, "it must be where the job runs", flag))
@@ -117,6 +123,16 @@ def gather(
         if short in facts["data"]:
             facts["data"].setdefault("validation", facts["data"].pop(short))
     return facts, findings
+
+
+def _in_dataset(location: Location) -> tuple[Path | None, str]:
+    """Where a dataset's file is on this machine; None and why where its version is not here."""
+    from tuneport.datasets import locate
+
+    try:
+        return locate(location.owner) / location.value, ""
+    except TuneportError as error:
+        return None, error.message
 
 
 def local_path(location: Location | None, folder: Path) -> Path | None:
