@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from hydra_reference import Reference, same, value
 
 LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
-EXAMPLES = 6_000 if LONG else 400
+EXAMPLES = 20_000 if LONG else 400
 PROFILE = settings(
     max_examples=EXAMPLES,
     deadline=None,
