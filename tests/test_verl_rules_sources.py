@@ -23,7 +23,9 @@ OTHERS = ("torch ", "vllm ", "megatron-core ", "the model's config.json", "hydra
 
 def sources() -> Iterator[tuple[str, str, str]]:
     """(release, what names it, source)."""
-    topics = sorted({topic for row in catalog.methods("verl") for topic in catalog.method(row[0]).spec["rules"]})
+    topics = sorted(
+        {topic for row in catalog.methods("verl") for topic in catalog.method(row[0]).spec["rules"]}
+    )
     for release in RELEASES:
         checks, inert = catalog.rules("verl", release, topics)
         for rule in checks:

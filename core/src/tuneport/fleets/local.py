@@ -60,10 +60,13 @@ class LocalFleet:
         Raises:
             Unavailable: cards, nodes or the runtime are missing.
             Invalid: no process can be given what the plan holds.
+            NotFound, Untrusted: a dataset version or a job's output is missing, or was changed.
         """
         refuse_unusable(plan)
         self._usable_cards(plan)
-        interpreter(plan.runtime)
+        python = interpreter(plan.runtime)
+        # Whatever the plan refers to must be there; the folders of this made-up key are never made.
+        resolve_all(plan.commands, at_submit(Folder.of("refuse-1"), "refuse", 1, python))
 
     def render(self, plan: LaunchPlan, key: str) -> Mapping[str, Any]:
         return {"fleet": self.name, "key": key, "plan": plan_to_json(plan)}
