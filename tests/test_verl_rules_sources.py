@@ -1,4 +1,4 @@
-"""Every file and symbol that a rule, a key, a method or the adapter of verl names is in the release's wheel."""
+"""Every file and symbol that a rule, key, method or adapter of verl names is in the release's wheel."""
 
 from __future__ import annotations
 

@@ -140,5 +140,6 @@ def test_surface_is_generated_from_the_wheel(release: str, tmp_path: Path) -> No
 
     package, root = wheel("verl", release)
     words = [str(root), "--package", "verl", "--program", "verl.model_merger", "--artefact", str(package)]
+    words += ["--builder", "omega_conf_to_dataclass"]
     assert main(["verl", release, *words, "--out", str(tmp_path / "made.json")]) == 0
     assert (tmp_path / "made.json").read_text("utf-8") == (SURFACES / f"{release}.json").read_text("utf-8")

@@ -149,7 +149,7 @@ class Composed:
     `chosen` are the group choices that were asked for, `groups` all that took part, `options` what each
     group takes; `classes` maps the dotted name of a typed branch to the class that is built from it;
     `free` are branches that take any key; `names`, joined by blanks, are all that the release's code could
-    read a setting by."""
+    read a setting by; `built` the last names of branches that an object is really made of, None for all."""
 
     dialect: str
     chosen: Mapping[str, str] = field(default_factory=dict)
@@ -158,6 +158,7 @@ class Composed:
     classes: Mapping[str, str] = field(default_factory=dict)
     free: frozenset[str] = frozenset()
     names: str = ""
+    built: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

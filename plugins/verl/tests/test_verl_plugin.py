@@ -337,6 +337,28 @@ def test_the_teacher_has_a_pool_of_its_own(workshop: Any) -> None:
     assert commands[0].argv[2] == "2"
 
 
+TEACHER = (
+    "{key: %s, model_path: org/t, num_replicas: %d, inference: {name: vllm, tensor_model_parallel_size: %d}}"
+)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "code"),
+    [
+        (("a", 1, 2), ("b", 2, 1), ""),
+        (("a", 1, 2), ("b", 1, 1), "verl-teachers-share"),
+        (("a", 0, 2), ("b", 2, 2), ""),
+        (("a", 1, 2), ("a", 2, 1), "verl-teachers-alike"),
+    ],
+)
+def test_several_teachers_fill_their_pool(workshop: Any, first: Any, second: Any, code: str) -> None:
+    teachers = f"{{one: {TEACHER % first}, two: {TEACHER % second}}}"
+    files = {"config.yaml": MINIMAL + f"distillation: {{teacher_models: {teachers}}}\n"}
+    compiled = workshop.compile("verl/distillation", files=files, resources=POOLS, fleet="cluster")
+    found = [one for one in said(compiled) if one.startswith("verl-teachers")]
+    assert found == ([code] if code else [])
+
+
 def test_a_teacher_on_the_trainers_gpus_is_refused(workshop: Any) -> None:
     compiled = workshop.compile("verl/distillation", set={"teacher_model": "org/teacher"})
     assert "verl-teacher-pool" in said(compiled)

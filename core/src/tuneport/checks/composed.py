@@ -75,7 +75,8 @@ def _absent(
         close = closest_key(name, (key for key in context.release.keys if key.startswith(f"{parent}.")))
         message = f"`{name}`: {known.rpartition('.')[2]}, which `{parent}` is built into, takes no such field"
         hint = f"did you mean `{close}`?" if close else "delete it"
-        yield Finding("key-unknown", "error", message, hint, *place)
+        made = composed.built is None or any(part in composed.built for part in parts[:-1])
+        yield Finding("key-unknown", "error" if made else "warning", message, hint, *place)
     elif origin.layer == "native.append":
         new = next((p for p, b in zip(parts[1:], above, strict=True) if not _holds(context, b, p)), parts[-1])
         if composed.names and f" {new} " not in f" {composed.names} ":
@@ -122,6 +123,8 @@ def _value(context: Context, key: Key, value: Json, origin: Origin, raw: str) ->
 
 def misfit(value: Json, key: Key) -> Severity | None:
     """How badly a value fails to be what a key holds; None where it may do."""
+    if value == "" and isinstance(value, str) and "str" not in key.types and "any" not in key.types:
+        return "warning"  # most often a shell variable that was not set, and a false one at that
     types = set(key.types)
     kind = surface.kind_of(value)
     if "any" in types or kind in types or kind == "any":

@@ -18,7 +18,7 @@ from tuneport.errors import TuneportError
 from tuneport.upstream.__main__ import artefact
 from tuneport.upstream.hydra_classes import Classes
 from tuneport.upstream.hydra_tree import entries, read_folder
-from tuneport.upstream.names import names
+from tuneport.upstream.names import built, names
 from tuneport.upstream.sources import Sources
 from tuneport.upstream.subcommands import subcommands
 
@@ -30,11 +30,13 @@ def surface(
     package: str,
     artefacts: Sequence[Path],
     programs: Sequence[str] = (),
+    builder: str = "",
 ) -> dict[str, Any]:
     """The surface document of `package`.
 
     Args:
         programs: packages of it that are run with argparse subcommands; they become entries too.
+        builder: the function that makes objects of typed branches; without one all of them count as made.
 
     Raises:
         Invalid: a file of a tree is not what Hydra reads.
@@ -68,6 +70,7 @@ def surface(
         },
         "files": dict(sorted(files.items())),
         "classes": dict(sorted(classes.table.items())),
+        **({"built": built(sources.roots[0], package, builder)} if builder else {}),
         "names": " ".join(names(root, package) for root in sources.roots),
     }
 
@@ -87,13 +90,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("root", type=Path, help="folder that holds the unpacked wheel")
     parser.add_argument("--package", required=True, help="top-level package to look for entry points in")
     parser.add_argument("--program", action="append", default=[], help="package with argparse subcommands")
+    parser.add_argument("--builder", default="", help="function that makes objects of typed branches")
     parser.add_argument("--artefact", action="append", default=[], type=Path, help="wheel the root came from")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(arguments)
     try:
         sources = Sources([options.root.resolve()])
         artefacts, programs = options.artefact, options.program
-        document = surface(options.framework, options.release, sources, options.package, artefacts, programs)
+        document = surface(
+            options.framework, options.release, sources, options.package, artefacts, programs, options.builder
+        )
     except TuneportError as error:
         sys.stderr.write(f"{error.message}\n" + (f"  hint: {error.hint}\n" if error.hint else ""))
         return error.exit_code

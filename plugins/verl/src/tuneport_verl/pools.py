@@ -8,6 +8,9 @@ from tuneport.types import Context, Finding, Json, Pool
 
 _SHARED = ("actor", "rollout", "reference", "critic")
 _ROLLOUT = "actor_rollout_ref.rollout"
+_TEACHERS = "distillation.teacher_models"
+_SHARE = "verl/workers/config/distillation.py, DistillationConfig.__post_init__"
+_ALIKE = "verl/workers/config/distillation.py, DistillationConfig._resolve_teacher_models"
 _TEACHER = "verl/trainer/ppo/v1/trainer_base.py, PPOTrainer._init_resource_pool_mgr"
 
 
@@ -35,6 +38,8 @@ def values(context: Context) -> dict[str, Json]:
 
 def check(context: Context) -> Iterator[Finding]:
     """Findings about roles that share a pool and must not, or the other way round."""
+    if context.config.get("distillation.enabled") is True:
+        yield from _teachers(context)
     if not context.topology.pools or context.linted:
         return
     roles = context.topology.roles
@@ -48,3 +53,53 @@ def check(context: Context) -> Iterator[Finding]:
         message = "all roles of the trainer share its GPUs in this mode, so they belong on one pool"
         hint = "map them to one pool; separate_async alone generates on GPUs of its own"
         yield Finding("verl-roles-apart", "error", message, hint, "resources.roles")
+
+
+def _teachers(context: Context) -> Iterator[Finding]:
+    """Findings about several teachers, who have to fill their pool among themselves."""
+    teachers: dict[str, dict[str, Json]] = {}
+    for key, value in context.config.items():
+        if key.startswith(f"{_TEACHERS}."):
+            name, _, field = key.removeprefix(f"{_TEACHERS}.").partition(".")
+            if name != "teacher_model":
+                teachers.setdefault(name, {}).update(_flat(field, value))
+    if not teachers:
+        return
+    nodes, each = (
+        context.config.get("distillation.nnodes"),
+        context.config.get("distillation.n_gpus_per_node"),
+    )
+    if not isinstance(nodes, int) or not isinstance(each, int):
+        return
+    shares = {name: _gpus(fields) for name, fields in teachers.items()}
+    used = sum(shares.values())
+    if used != nodes * each:
+        sums = " + ".join(f"{name} {share}" for name, share in sorted(shares.items()))
+        message = f"the teachers take {sums} = {used} GPUs and have {nodes} x {each}"
+        hint = "make num_replicas x inference.tensor_model_parallel_size of each add up to the pool"
+        yield Finding("verl-teachers-share", "error", message, hint, _TEACHERS, source=_SHARE)
+    named = [fields["key"] for fields in teachers.values() if fields.get("key") is not None]
+    twice = sorted({str(key) for key in named if named.count(key) > 1})
+    if twice:
+        message = f"two teachers have the key {', '.join(twice)}, so data cannot tell them apart"
+        yield Finding(
+            "verl-teachers-alike", "error", message, "give each a key of its own", _TEACHERS, source=_ALIKE
+        )
+
+
+def _gpus(fields: dict[str, Json]) -> int:
+    """How many GPUs a teacher takes: its copies times what one copy is spread over."""
+    count = fields.get("num_replicas", 0)
+    for name, default in (("tensor_model", 2), ("data", 1), ("pipeline_model", 1)):
+        size = fields.get(f"inference.{name}_parallel_size", default)
+        count = count * size if isinstance(count, int) and isinstance(size, int) else 0
+    return count
+
+
+def _flat(prefix: str, value: Json) -> dict[str, Json]:
+    if not isinstance(value, dict):
+        return {prefix: value}
+    found: dict[str, Json] = {}
+    for name, item in value.items():
+        found.update(_flat(f"{prefix}.{name}" if prefix else name, item))
+    return found

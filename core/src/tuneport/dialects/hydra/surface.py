@@ -44,7 +44,8 @@ def composed_surface(
         chosen[CONFIG] = config
     options = {name: tuple(known) for name, known in found.options.items()}
     names = document.get("names", "")
-    composed = Composed("hydra", chosen, found.groups, options, found.classes, found.free, names)
+    built = tuple(document["built"]) if "built" in document else None
+    composed = Composed("hydra", chosen, found.groups, options, found.classes, found.free, names, built)
     return found.keys, composed
 
 
