@@ -76,7 +76,7 @@ def same(left: Any, right: Any) -> bool:
 def wheel(name: str, version: str) -> tuple[Path, Path]:
     """(the wheel, the folder it is unpacked in)."""
     folder = cache_dir() / "wheels"
-    with _locked(folder):
+    with locked(folder):
         found = sorted(folder.glob(f"{name}-{version}-*.whl"))
         if not found:
             words = ["download", "-q", "--no-deps", "--only-binary=:all:", "-d", str(folder)]
@@ -94,7 +94,7 @@ def wheel(name: str, version: str) -> tuple[Path, Path]:
 def _python() -> Path:
     folder = cache_dir() / "hydra-reference"
     python = folder / "bin" / "python"
-    with _locked(folder.parent):
+    with locked(folder.parent):
         if not (folder / "done").exists():
             _run([sys.executable, "-m", "venv", "--clear", str(folder)])
             _run([str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *REQUIREMENTS])
@@ -107,7 +107,7 @@ def _run(words: Sequence[str]) -> None:
 
 
 @contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

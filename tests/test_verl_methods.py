@@ -231,3 +231,40 @@ def arrives(
     expected = native_value(param, value)
     for key in keys if len(param.keys) == 1 else ():
         assert config[key] == expected or (name == "loggers" and set(expected) < set(config[key]))
+
+
+# What only a request for a method can break: test_verl_rules.py has every other rule.
+PROMISES = [
+    (
+        "verl/grpo",
+        "data: {train_batch_size: 64}\nactor_rollout_ref: {rollout: {n: 1}}\n",
+        {},
+        "verl-group-size",
+    ),
+    ("verl/grpo", "", {"save_every": 0}, "verl-never-saves"),
+    ("verl/remax", "", {"rollouts_per_prompt": 4}, "verl-remax-samples"),
+    ("verl/ppo", "", {}, "verl-critic-packs-by-tokens"),
+    ("verl/sft", "", {"learning_rate": 0.001}, "verl-sft-learning-rate-large"),
+]
+
+
+@pytest.mark.parametrize(("method", "config", "asked", "code"), PROMISES, ids=[row[3] for row in PROMISES])
+def test_a_promise_of_the_method(
+    tmp_path: Path, method: str, config: str, asked: dict[str, Json], code: str
+) -> None:
+    workshop = Workshop(tmp_path)
+    if config:
+        workshop.compile(method, "0.9.0", {})
+        path = workshop.project.folder.experiments / f"{method.partition('/')[2]}-0.9.0" / "config.yaml"
+        path.write_text(config, "utf-8")
+    assert code in [finding.code for finding in workshop.compile(method, "0.9.0", asked).findings]
+
+
+def test_validation_data_is_asked_for(tmp_path: Path) -> None:
+    project = api.open_project(new_project(tmp_path / "project"))
+    report = project.new("here", "verl/grpo", "").validate(
+        model="org/model", train_data="/data/train.parquet", profile="h200:8"
+    )
+    found = {finding.code: finding for finding in report.findings}
+    assert found["verl-validation-data"].key == "--validation-data"
+    assert report.ok

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import sys
-from functools import cache
 from pathlib import Path
 
 import pytest
-from tuneport.registry import catalog
 from tuneport.types import Finding
 
 sys.path.insert(0, str(Path(__file__).parent))
-from verl_commands import RELEASES, Case, Command, cases
+from verl_commands import RELEASES, Case, Command, active, cases, having
 
 CASES = list(cases())
 # What a command line cannot show: these judge a request for a method, see test_verl_methods.py.
@@ -23,20 +21,6 @@ PROMISES = {
     "verl-sft-learning-rate-large",
     "verl-validation-data",
 }
-TOPICS = {
-    "verl.trainer.main_ppo": catalog.method("verl/grpo").spec["rules"],
-    "verl.trainer.sft_trainer": catalog.method("verl/sft").spec["rules"],
-}
-
-
-@cache
-def active(release: str) -> dict[str, set[str]]:
-    """The codes, and the keys of the inert entries, that a release has, for each entry point."""
-    found = {}
-    for entry, topics in TOPICS.items():
-        checks, inert = catalog.rules("verl", release, topics)
-        found[entry] = {rule["code"] for rule in checks} | {rule["key"] for rule in inert}
-    return found
 
 
 def test_every_rule_has_a_case() -> None:
@@ -64,11 +48,11 @@ def test_inside(case: Case) -> None:
         assert {finding.code for finding in errors} <= case.says, errors
 
 
-def having(case: Case) -> list[str]:
-    """The releases that have the rule."""
-    releases = [release for release in RELEASES if case.name in active(release)[case.outside.entry]]
-    assert releases
-    return releases
+def test_what_the_release_refuses_is_an_error() -> None:
+    for case in CASES:
+        for release in having(case) if case.upstream == "refuses" else ():
+            found = case.outside.check(release).findings
+            assert [finding for finding in found if finding.severity == "error"], case.name
 
 
 def hits(case: Case, command: Command, release: str) -> list[Finding]:

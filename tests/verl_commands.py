@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 from tuneport import linter
 from tuneport.experiment.command_line import Invocation
+from tuneport.registry import catalog
 
 RELEASES = ("0.9.0", "0.9.1")
 DATA = Path(__file__).parent / "data"
@@ -49,6 +50,22 @@ class Case:
     @property
     def name(self) -> str:
         return self.key or self.code
+
+
+@cache
+def active(release: str) -> dict[str, set[str]]:
+    """The codes, and the keys of the inert entries, that a release has, for each entry point."""
+    found = {}
+    for method in ("verl/grpo", "verl/sft"):
+        spec = catalog.method(method, release).spec
+        checks, inert = catalog.rules("verl", release, spec["rules"])
+        found[spec["entry"]] = {rule["code"] for rule in checks} | {rule["key"] for rule in inert}
+    return found
+
+
+def having(case: Case) -> list[str]:
+    """The releases that have the rule of a case."""
+    return [release for release in RELEASES if case.name in active(release)[case.outside.entry]]
 
 
 @cache

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck
 from tuneport import api, workflow
 from tuneport.compiler.plan import plan_to_json
 from tuneport.experiment import create, project
@@ -23,6 +24,8 @@ DATA = Path(__file__).parent / "data"
 MANIFESTS = DATA / "manifests"
 SCHEMAS = Path(__file__).parents[2] / "schemas" / "tuneport_schemas"
 TP = [sys.executable, "-m", "tuneport"]
+SLOW = [HealthCheck.too_slow]
+"""What hypothesis may not complain of: the machines that run this are shared."""
 GIVEN = {"model": "org/model", "train_data": "org/data", "profile": "cpu:2"}
 """A request that acme/tune and acme/align have nothing to say against."""
 

@@ -17,7 +17,7 @@ from tuneport.errors import Invalid, NotFound
 from tuneport.registry import catalog, store
 from tuneport.registry.digest import canonical, digest, digest_bytes
 
-from .core_support import MANIFESTS, World, codes, forget, one
+from .core_support import MANIFESTS, SLOW, World, codes, forget, one
 
 
 @pytest.fixture
@@ -457,7 +457,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
 @given(value=JSON)
 def test_the_order_of_keys_means_nothing_and_a_json_round_trip_neither(value: Any) -> None:
     def backwards(item: Any) -> Any:

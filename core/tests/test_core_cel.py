@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from tuneport.checks import cel
 from tuneport.checks.cel import Rules, Undecided, bounds, macro_depth
 
+from .core_support import SLOW
+
 DATA: dict[str, Any] = {
     "cfg": {
         "a": 5, "b": -3, "zero": 0, "big": 9_007_199_254_740_993, "f": 1.5, "g": 2.0, "none": None,
@@ -106,7 +108,7 @@ BOOLS = st.recursive(
 CAUTIOUS = re.compile(r"in (cfg|env|cfg\.m)\b|(mixed|1\.0\])\.(all|exists)")
 
 
-@settings(max_examples=250, deadline=None, derandomize=True)
+@settings(max_examples=250, deadline=None, derandomize=True, suppress_health_check=SLOW)
 @given(source=BOOLS)
 def test_rules_mean_what_the_reference_says(source: str) -> None:
     mine = ours(source)

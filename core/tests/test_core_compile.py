@@ -36,7 +36,7 @@ from tuneport.types import (
     RuntimeNeed,
 )
 
-from .core_support import World, codes
+from .core_support import SLOW, World, codes
 
 
 @pytest.fixture
@@ -341,7 +341,7 @@ PLAN = st.builds(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50, deadline=None, suppress_health_check=SLOW)
 @given(plan=PLAN)
 def test_any_plan_survives_its_json(plan: LaunchPlan) -> None:
     document = plan_to_json(plan)
@@ -354,7 +354,7 @@ def test_any_plan_survives_its_json(plan: LaunchPlan) -> None:
     assert given_ == json.loads(text), "reading a document changes nothing in it"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
 @given(tree=TREE)
 def test_references_are_taken_out_and_put_back(tree: Any) -> None:
     plain, refs = take_refs(tree)

@@ -24,7 +24,7 @@ from tuneport.experiment.yamlread import parse_yaml
 from tuneport.fleets.files import render as file_bytes
 from tuneport.types import Context, Key, Method, Ref, Release, Request, Topology
 
-from .core_support import MANIFESTS
+from .core_support import MANIFESTS, SLOW
 
 SCRIPT = (MANIFESTS / "acme" / "templates" / "script" / "train.py").read_text("utf-8")
 PLAIN = ("flags", "dataclass-cli", "yaml-file", "env")
@@ -57,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
     return found
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100, deadline=None, suppress_health_check=SLOW)
 @given(
     own=st.fixed_dictionaries(
         {"epochs": st.integers()},
@@ -104,7 +104,7 @@ TREES = st.recursive(
 WORD = st.text("abcdefgh_", min_size=1, max_size=5)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80, deadline=None, suppress_health_check=SLOW)
 @given(
     own=st.dictionaries(st.one_of(WORD, st.builds("{}.{}".format, WORD, WORD)), TREES, max_size=5),
     flat=st.booleans(),

@@ -302,6 +302,13 @@ def enable(world: World, *names: str) -> None:
     forget()
 
 
+def test_a_policy_may_not_change_what_runs(world: World, site: Path) -> None:
+    policy(site, POLICY.replace("env={**c.env, 'SITE': 'x'}", "argv=(*c.argv, '--more')"))
+    world.experiment()
+    enable(world, "strict")
+    assert "policy-plan" in codes(world.validate().findings, "error")
+
+
 def test_a_policy_works_only_where_project_or_site_enable_it(world: World, site: Path) -> None:
     policy(site)
     world.experiment()
@@ -311,11 +318,12 @@ def test_a_policy_works_only_where_project_or_site_enable_it(world: World, site:
     assert "site-images" in codes(world.validate().findings, "warning")
     plan = world.plan()
     assert plan.commands[0].env["SITE"] == "x"
-    assert (plan.labels, plan.mounts) == ({"policy": "strict"}, ("/data",))
+    labelled = {"policy": "strict", "tuneport.policies": "strict"}
+    assert (plan.labels, plan.mounts) == (labelled, ("/data",))
     (world.root / "tuneport.yaml").write_text("{}\n")
     (world.folder / "site.yaml").write_text("policies: [strict]\n")
     forget()
-    assert world.plan().labels == {"policy": "strict"}
+    assert world.plan().labels == labelled
     enable(world, "strict", "strict")
     assert len([f for f in world.validate().findings if f.code == "site-images"]) == 1, (
         "enabled twice, asked once"

@@ -13,7 +13,7 @@ from tuneport.errors import UsageError
 from tuneport.experiment import hardware, values
 from tuneport.types import Location, Param, Pool, Topology
 
-from .core_support import World, codes, one
+from .core_support import SLOW, World, codes, one
 
 TEXT = {"type": "string"}
 NUMBER = {"type": "number"}
@@ -34,7 +34,7 @@ def param(schema: dict[str, Any]) -> Param:
     return Param("x", schema, ("native.x",))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100, deadline=None, suppress_health_check=SLOW)
 @given(text=st.text())
 def test_text_is_verbatim_where_only_text_is_allowed(text: str) -> None:
     assert values.read(text, param(TEXT)) == text
@@ -73,7 +73,7 @@ def test_other_values_are_read_by_the_schema(schema: dict[str, Any], text: str, 
     assert (read, type(read)) == (value, type(value))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100, deadline=None, suppress_health_check=SLOW)
 @given(
     value=st.one_of(
         st.integers(-(2**70), 2**70), st.floats(allow_nan=False, allow_infinity=False), st.booleans()
@@ -84,7 +84,7 @@ def test_numbers_arrive_as_they_are(value: Any) -> None:
     assert values.read(json.dumps([value]), param({"type": "array"})) == [value]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150, deadline=None, suppress_health_check=SLOW)
 @given(text=st.text(st.sampled_from('[]{}",:ab \\0n-_.&*!|>\n'), max_size=30))
 def test_no_value_breaks_the_reader(text: str) -> None:
     for schema in (NUMBER, LIST, NULLABLE_TEXT):
@@ -145,7 +145,7 @@ def test_set_without_a_name_or_sign_is_a_usage_error(world: World) -> None:
         assert caught.value.exit_code == 2
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, *SLOW])
 @given(text=st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=40))
 def test_any_unicode_reaches_the_plan_as_it_is(world: World, text: str) -> None:
     world.experiment()

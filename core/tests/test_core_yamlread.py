@@ -18,6 +18,8 @@ from tuneport.errors import Invalid, NotFound
 from tuneport.experiment import yamlread
 from tuneport.experiment.yamlread import parse_yaml, read_yaml
 
+from .core_support import SLOW
+
 MEANS: list[tuple[str, Any]] = [
     # as PyYAML and OmegaConf read them
     ("", None), ("~", None), ("null", None), ("Null", None), ("NULL", None), ("nUll", "nUll"),
@@ -256,7 +258,7 @@ TREES = st.recursive(
 )
 
 
-@hypothesis_settings(max_examples=80, deadline=None)
+@hypothesis_settings(max_examples=80, deadline=None, suppress_health_check=SLOW)
 @given(
     tree=TREES,
     flow=st.sampled_from([None, True, False]),
@@ -290,7 +292,7 @@ def hand_written(draw: st.DrawFn, depth: int = 0) -> str:
     return "".join(rows)
 
 
-@hypothesis_settings(max_examples=80, deadline=None)
+@hypothesis_settings(max_examples=80, deadline=None, suppress_health_check=SLOW)
 @given(text=hand_written())
 def test_what_people_write_is_read_as_pyyaml_reads_it(text: str) -> None:
     document = parse_yaml(text)
@@ -298,7 +300,7 @@ def test_what_people_write_is_read_as_pyyaml_reads_it(text: str) -> None:
     assert document.data == c_load(text)
 
 
-@hypothesis_settings(max_examples=150, deadline=None)
+@hypothesis_settings(max_examples=150, deadline=None, suppress_health_check=SLOW)
 @given(text=st.one_of(st.text(max_size=80), st.text("ab:- {}[]&*!|>'\"#%@`?,\n\t0", max_size=60)))
 def test_no_text_breaks_the_reader(text: str) -> None:
     document = parse_yaml(text)

@@ -65,6 +65,14 @@ def test_the_best_alias_wins_and_nothing_is_merged_or_lost(tmp_path: Path) -> No
     }
 
 
+def test_a_star_stands_for_what_a_trainer_makes_up(tmp_path: Path) -> None:
+    tags = ["val/b/acc/mean@8", "val/a/acc/mean@1", "val/a/acc/best@1", "val[x]"]
+    events(tmp_path, "1", [(tag, 1, float(number)) for number, tag in enumerate(tags)])
+    found = collect([tmp_path], {"accuracy": ["val/*/acc/mean@*"], "none": ["val[*]y", "*/none"]})
+    assert curve(found, "accuracy") == [(1, 1.0)]
+    assert set(found.series) == {"accuracy", "val/b/acc/mean@8", "val/a/acc/best@1", "val[x]"}
+
+
 def test_the_last_value_of_a_step_holds(tmp_path: Path) -> None:
     events(tmp_path, "1", [("loss", 1, 9.0), ("loss", 2, 8.0)])
     events(tmp_path, "2", [("loss", 2, 1.0), ("loss", 3, 0.5)])  # restarted from step 2

@@ -22,6 +22,10 @@ def check(
         message = f"{method.id} has no use for `native`: its configuration is not composed of groups"
         yield Finding("native-unused", "error", message, "set the keys in config.yaml", "native")
     yield from _files(method, files)
+    for name, value in method.spec.get("launch", {}).get("env", {}).items():
+        if isinstance(value, Mapping) and name in request.env:
+            message = f"the variable {name} is written by the platform"
+            yield Finding("env-platform", "error", message, "delete it from `env`", f"env.{name}")
     if method.spec.get("image") == "required" and not request.image:
         yield from _image(method, request)
     elif request.image and not _is_digest(request.image):

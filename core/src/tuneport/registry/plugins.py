@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from tuneport.errors import Invalid, NotFound, TuneportError
@@ -114,7 +114,8 @@ class Hooks:
         else:
             self._who = f"{framework} ({point.dist} {point.version})"
             self._register(_instance(point), framework, self._who)
-        for name in policies:
+        self._policies = tuple(policies)
+        for name in self._policies:
             self._register_policy(name)
 
     def validate(self, context: Context) -> list[Finding]:
@@ -147,7 +148,28 @@ class Hooks:
                 if not isinstance(value, str | Ref):
                     kind = type(value).__name__
                     raise self._blame("launch", f"put {kind} where argv and env take text or a Ref")
-        return plan
+        return self._within_bounds(plan, context) if self._policies else plan
+
+    def _within_bounds(self, plan: LaunchPlan, context: Context) -> LaunchPlan:
+        """The plan with a label that names the policies which changed it.
+
+        Raises:
+            Invalid: a policy changed more than environment, labels and mounts.
+        """
+        policies = [plugin for name, plugin in self._manager.list_name_plugin() if name.startswith("policy:")]
+        own: LaunchPlan = self._manager.subset_hook_caller("launch", policies)(context=context)
+        if plan == own:
+            return plan
+        commands = tuple(
+            replace(command, env=mine.env) for command, mine in zip(plan.commands, own.commands, strict=False)
+        )
+        if replace(plan, commands=commands, labels=own.labels, mounts=own.mounts) != own:
+            raise Invalid(
+                f"a policy ({', '.join(self._policies)}) changed more than environment, labels and mounts",
+                code="policy-plan",
+                hint="`tp plugins` names its distribution; take it out of `policies` meanwhile",
+            )
+        return replace(plan, labels={**plan.labels, "tuneport.policies": ",".join(self._policies)})
 
     def export(self, context: Context, checkpoint: Location, format: str) -> LaunchPlan:  # noqa: A002
         return self._one(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,8 +59,8 @@ class Collected:
 def collect(paths: Sequence[Path], aliases: Mapping[str, Sequence[str]]) -> Collected:
     """Read event files (a folder is searched for them) and report files (`*.jsonl`).
 
-    `aliases` maps a canonical name to the tags that mean it, the best first. Tags nobody claims keep
-    their own names. Paths that do not exist (yet) hold nothing.
+    `aliases` maps a canonical name to the tags that mean it, the best first; `*` in one stands for any
+    text. Tags nobody claims keep their own names. Paths that do not exist (yet) hold nothing.
     """
     problems: list[str] = []
     raw: dict[tuple[str, str], dict[int, Point]] = {}
@@ -97,13 +98,21 @@ def _read(path: Path, problems: list[str]) -> Iterable[tuple[str, Scalar]]:
         problems.append(f"{path.name}: {error.strerror}")
 
 
+def _meant(tag: str, by_tag: Mapping[str, list[tuple[str, str]]]) -> Sequence[tuple[str, str]]:
+    """The keys of a tag, or of every tag that fits a pattern, in the order of their names."""
+    if "*" not in tag:
+        return by_tag.get(tag, ())
+    pattern = re.compile(".*".join(map(re.escape, tag.split("*"))))
+    return [key for name in sorted(by_tag) if pattern.fullmatch(name) for key in by_tag[name]]
+
+
 def _names(keys: list[tuple[str, str]], aliases: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], str]:
     by_tag: dict[str, list[tuple[str, str]]] = {}
     for key in keys:
         by_tag.setdefault(key[0], []).append(key)
     names: dict[tuple[str, str], str] = {}
     for canonical, tags in aliases.items():
-        present = [key for tag in tags for key in by_tag.get(tag, ()) if key not in names]
+        present = [key for tag in tags for key in _meant(tag, by_tag) if key not in names]
         if present:
             names[present[0]] = canonical
     taken = set(names.values())
