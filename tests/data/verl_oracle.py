@@ -3,8 +3,8 @@ with torch, transformers, ray and hydra, but neither vLLM nor SGLang: what is mi
 
 usage: verl_oracle.py TREE < cases, where TREE is the unpacked wheel and a case is {"entry", "args"}.
 Writes one JSON line for each: {"accepted", "stage", "error"}. A case runs in a fork of a process that has
-imported the release. It goes as far as upstream goes before it needs a GPU or data: composition, `main` with its
-checks, the task's runner, the conversions that the workers make, and the look-ups of the first step.
+imported the release. It goes as far as upstream goes before it needs a GPU or data: composition, `main`
+with its checks, the task's runner, the conversions that the workers make, and the look-ups of the first step.
 """
 
 import contextlib

@@ -401,6 +401,27 @@ def test_warm_up_that_outlasts_the_run(workshop: Any, tmp_path: Path) -> None:
     assert not said(workshop.compile(facts=known, set={"warmup_steps": 14}), "warning")
 
 
+@pytest.mark.parametrize(
+    ("release", "packages", "outside"),
+    [
+        ("0.9.0", {"vllm": "0.18.0", "transformers": "5.5.4", "torch": "2.9.0"}, []),
+        (
+            "0.9.0",
+            {"vllm": "0.17.1", "transformers": "5.6.0", "ray": "2.40.0"},
+            ["vllm", "transformers", "ray"],
+        ),
+        ("0.9.1", {"vllm": "0.24.0", "torch": "2.11.0+cu130"}, []),
+        ("0.9.1", {"vllm": "0.25.0", "torch": "nightly"}, ["vllm"]),
+    ],
+)
+def test_versions_that_are_declared(
+    workshop: Any, tmp_path: Path, release: str, packages: dict[str, str], outside: list[str]
+) -> None:
+    compiled = workshop.compile(release=release, facts=facts(tmp_path, env={"packages": packages}))
+    found = [one.key for one in compiled.findings if one.code == "verl-package-version"]
+    assert sorted(found) == sorted(f"env.packages.{name}" for name in outside)
+
+
 QWEN = {
     "hidden_size": 3584,
     "num_hidden_layers": 28,

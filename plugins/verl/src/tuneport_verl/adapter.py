@@ -23,7 +23,7 @@ from tuneport.types import (
     Value,
 )
 
-from tuneport_verl import correction, memory, params, places, pools, reward, steps
+from tuneport_verl import correction, memory, params, places, pools, reward, steps, versions
 
 MAIN = "main.py"
 CLUSTER = "tuneport-cluster.py"
@@ -39,6 +39,7 @@ class Adapter(DeclarativeAdapter):
         yield from pools.check(context)
         yield from places.check(context)
         yield from steps.check(context)
+        yield from versions.check(context)
         if _is_rl(context):
             yield from correction.check(context)
             yield from reward.check(context)

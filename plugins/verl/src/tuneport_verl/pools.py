@@ -9,6 +9,13 @@ from tuneport.types import Context, Finding, Json, Pool
 _SHARED = ("actor", "rollout", "reference", "critic")
 _ROLLOUT = "actor_rollout_ref.rollout"
 _TEACHERS = "distillation.teacher_models"
+_SIZES = {
+    "num_replicas": 0,
+    "inference.tensor_model_parallel_size": 2,
+    "inference.data_parallel_size": 1,
+    "inference.pipeline_model_parallel_size": 1,
+}
+"""What decides how many GPUs a teacher takes, with the release's defaults."""
 _SHARE = "verl/workers/config/distillation.py, DistillationConfig.__post_init__"
 _ALIKE = "verl/workers/config/distillation.py, DistillationConfig._resolve_teacher_models"
 _TEACHER = "verl/trainer/ppo/v1/trainer_base.py, PPOTrainer._init_resource_pool_mgr"
@@ -89,10 +96,10 @@ def _teachers(context: Context) -> Iterator[Finding]:
 
 def _gpus(fields: dict[str, Json]) -> int:
     """How many GPUs a teacher takes: its copies times what one copy is spread over."""
-    count = fields.get("num_replicas", 0)
-    for name, default in (("tensor_model", 2), ("data", 1), ("pipeline_model", 1)):
-        size = fields.get(f"inference.{name}_parallel_size", default)
-        count = count * size if isinstance(count, int) and isinstance(size, int) else 0
+    count = 1
+    for name, default in _SIZES.items():
+        size = fields.get(name, default)
+        count *= size if isinstance(size, int) else 0
     return count
 
 

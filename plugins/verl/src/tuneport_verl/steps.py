@@ -37,8 +37,9 @@ def _answers(context: Context, batch: int) -> Iterator[Finding]:
         return
     passes = _whole(context.config.get(f"{_RL}.actor.ppo_epochs")) or 1
     updates = -(-batch // mini) * passes
+    answers = f"{samples} answer" + "s" * (samples != 1)
     message = (
-        f"a step takes {batch} prompts x {samples} answers = {batch * samples} sequences and makes "
+        f"a step takes {batch} prompts x {answers} = {batch * samples} sequences and makes "
         f"{updates} update{'s' * (updates != 1)} of {mini * samples} sequences"
     )
     source = "verl/trainer/ppo/v1/trainer_base.py, PPOTrainer._update_actor"
