@@ -9,7 +9,7 @@ EDIT   := $(foreach dist,$(DISTS),-e $(dist))
 STAMPS := pyproject.toml constraints.txt $(DISTS:%=%/pyproject.toml)
 SOURCE := core/src plugins/pytorch/src plugins/trl/src plugins/verl/src plugins/custom/src
 
-.PHONY: demo test lint check engine runtimes bench clean
+.PHONY: demo test lint check engine upstream runtimes bench clean
 
 demo: $(VENV)/installed
 	$(BIN)/python demo/demo.py
@@ -17,7 +17,7 @@ demo: $(VENV)/installed
 test: lint check
 
 check: $(VENV)/dev
-	$(BIN)/pytest -n 2 -m "not engine"
+	$(BIN)/pytest -n 2 -m "not engine and not upstream"
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .
@@ -28,6 +28,10 @@ lint: $(VENV)/dev
 # Tests that need a runtime with a real framework in it; the first run builds the runtimes.
 engine: runtimes
 	$(BIN)/pytest -m engine
+
+# Tests that ask Hydra itself, or a release too large for every run; they build their environments.
+upstream: $(VENV)/dev
+	$(BIN)/pytest -m upstream
 
 runtimes: $(VENV)/dev
 	$(BIN)/tp runtime install pytorch@2.13.0 --variant cpu

@@ -123,7 +123,7 @@ def omegaconf() -> Iterator[Reference]:
     process.close()
 
 
-@pytest.mark.engine
+@pytest.mark.upstream
 def test_every_key_resolves_as_omegaconf_resolves_it(omegaconf: Reference) -> None:
     seen = {"value": 0, "error": 0, "refused": 0}
 

@@ -89,7 +89,7 @@ def hydra() -> Iterator[Reference]:
     process.close()
 
 
-@pytest.mark.engine
+@pytest.mark.upstream
 def test_every_value_arrives_through_a_shell_and_hydra(hydra: Reference) -> None:
     seen = {"said": 0, "refused": 0}
 
@@ -118,7 +118,7 @@ def test_every_value_arrives_through_a_shell_and_hydra(hydra: Reference) -> None
     assert seen["said"] > EXAMPLES * 0.5, seen
 
 
-@pytest.mark.engine
+@pytest.mark.upstream
 def test_our_reader_agrees_with_hydras(hydra: Reference) -> None:
     seen = {"accepted": 0, "refused": 0}
     piece = st.sampled_from(

@@ -156,7 +156,7 @@ def result(defaults: dict[str, Any], applied: Applied) -> dict[str, Any]:
     return nested({**kept, **applied.own})
 
 
-@pytest.mark.engine
+@pytest.mark.upstream
 def test_words_are_refused_or_arrive_as_in_hydra(hydra: Reference, tree: Path) -> None:
     seen = {"accepted": 0, "refused": 0}
 

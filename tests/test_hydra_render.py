@@ -134,7 +134,7 @@ def context(
     )
 
 
-@pytest.mark.engine
+@pytest.mark.upstream
 def test_hydra_composes_back_what_was_rendered(hydra: Reference, tree: Path) -> None:
     seen = {"said": 0, "refused": 0}
 
@@ -220,7 +220,7 @@ def test_a_reference_becomes_the_word(tree: Path) -> None:
         render_overrides({}, context(tree, two))
 
 
-@pytest.mark.engine
+@pytest.mark.upstream
 def test_every_choice_of_a_small_tree_composes_as_in_hydra(hydra: Reference, tree: Path) -> None:
     cases: list[tuple[str, dict[str, str]]] = [("main", {}), ("other", {}), ("other", {"engine": "small"})]
     cases += [("main", {"engine": "large"}), ("main", {"optim@trainer.optim": "sgd"})]

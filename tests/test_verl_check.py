@@ -79,7 +79,7 @@ def test_all_invocations_together_are_quick() -> None:
     assert time.process_time() - start < 9
 
 
-@pytest.mark.engine
+@pytest.mark.upstream
 @needs_corpus
 def test_what_was_read_is_written_back_to_the_same_configuration() -> None:
     """Read by us, rendered by us, composed by Hydra: equal to what Hydra makes of the original words. Every

@@ -72,7 +72,7 @@ def hydra() -> Iterator[Reference]:
     process.close()
 
 
-@pytest.mark.engine
+@pytest.mark.upstream
 @pytest.mark.parametrize(("release", "folder", "name", "main"), list(cases()))
 def test_surface_is_what_hydra_composes(
     hydra: Reference, release: str, folder: str, name: str, main: bool
@@ -133,7 +133,7 @@ def test_keys_know_their_types_choices_and_sources() -> None:
     assert keys["trainer.total_epochs"].inferred
 
 
-@pytest.mark.engine
+@pytest.mark.upstream
 @pytest.mark.parametrize("release", RELEASES)
 def test_surface_is_generated_from_the_wheel(release: str, tmp_path: Path) -> None:
     from tuneport.upstream.hydra import main

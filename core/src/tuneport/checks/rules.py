@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from tuneport.checks.cel import Rules, Undecided
-from tuneport.types import Context, Finding, Json
+from tuneport.types import Context, Finding, Json, Pool
 
 Rule = Mapping[str, Json]
 
 
 def variables(context: Context) -> dict[str, Json]:
     """What an expression may name; see CONTRIBUTING, "Rules"."""
-    request, pool = context.request, context.topology.primary if context.topology.pools else None
-    facts = context.facts
+    request, facts, pool = context.request, context.facts, _leading(context)
     topology: dict[str, Json] = {}
     if pool is not None:
         gpus = 0 if pool.series == "cpu" else pool.nodes * pool.gpus_per_node
@@ -44,6 +43,13 @@ def variables(context: Context) -> dict[str, Json]:
             "validation_data": request.validation_data.value if request.validation_data else "",
         },
     }
+
+
+def _leading(context: Context) -> Pool | None:
+    """The pool that the method's first role is on: what a rule calls the hardware."""
+    roles, pools = context.method.spec.get("roles", ()), context.topology.pools
+    name = context.topology.roles.get(roles[0]) if roles else None
+    return next((pool for pool in pools if pool.name == name), pools[0] if pools else None)
 
 
 def nested(flat: Mapping[str, Json]) -> dict[str, Json]:

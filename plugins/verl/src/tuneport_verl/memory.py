@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 
 from tuneport.types import Context, Finding, Json
 
+from tuneport_verl import pools
+
 _RL = "actor_rollout_ref"
 GIB = 1 << 30
 CARDS = {
@@ -28,7 +30,8 @@ def check(context: Context) -> Iterator[Finding]:
         return
     if context.config.get("model_engine", "dp") != "dp" or _lora(context):
         return
-    card = CARDS.get(context.topology.primary.series)
+    series = pools.pool(context, "actor").series
+    card = CARDS.get(series)
     parts = estimate(context, parameters, card)
     if not parts:
         return
@@ -38,7 +41,7 @@ def check(context: Context) -> Iterator[Finding]:
     shown = f"{size} need at least {total / GIB:.0f} GiB of each GPU: {sums}"
     if card is not None and total > card * GIB:
         hint = "use more GPUs, a smaller gpu_memory_utilization, or train adapters with lora_rank"
-        message = f"{shown}; a {context.topology.primary.series} has {card}"
+        message = f"{shown}; a {series} has {card}"
         yield Finding("verl-memory", "warning", message, hint, "--profile")
     else:
         yield Finding("verl-memory", "note", shown)
