@@ -113,12 +113,12 @@ def _say(
 
             error = {"code": code, "message": message, "hint": hint}
             print_json({"ok": False, "error": error, "findings": [finding_to_json(f) for f in findings]})
-        else:
-            sys.stderr.write(f"tp: {_lines(message)}\n" + (f"  hint: {_lines(hint)}\n" if hint else ""))
-        sys.stdout.flush()
-    except OSError:  # no room even for the JSON: stderr may have some
-        with contextlib.suppress(OSError):
-            sys.stderr.write(f"tp: {_lines(message)}\n")
+            sys.stdout.flush()
+            return exit_code
+    except OSError:
+        pass  # no room even for the JSON: stderr may have some
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"tp: {_lines(message)}\n" + (f"  hint: {_lines(hint)}\n" if hint else ""))
     return exit_code
 
 
