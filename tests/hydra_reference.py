@@ -79,8 +79,8 @@ def wheel(name: str, version: str) -> tuple[Path, Path]:
     with locked(folder):
         found = sorted(folder.glob(f"{name}-{version}-*.whl"))
         if not found:
-            words = ["download", "-q", "--no-deps", "--only-binary=:all:", "-d", str(folder)]
-            _run([sys.executable, "-m", "pip", *words, f"{name}=={version}"])
+            words = ["download", "-q", "--no-deps", "--ignore-requires-python", "--only-binary=:all:"]
+            _run([sys.executable, "-m", "pip", *words, "-d", str(folder), f"{name}=={version}"])
             found = sorted(folder.glob(f"{name}-{version}-*.whl"))
         tree = folder / f"{name}-{version}"
         if not tree.exists():

@@ -110,6 +110,11 @@ def test_a_broken_file_breaks_what_needs_it_and_nothing_else(world: World) -> No
         ("methods/align.yaml", "method: acme/other\n", "manifest-name"),
         ("methods/align.yaml", "title: A\n", "manifest-name"),
         ("methods/align.yaml", "method: acme/align\nversion: 1\n", "manifest-schema"),
+        (
+            "methods/align.yaml",
+            "method: acme/align\nparams: {beta: {key: b, type: number, default: much}}\n",
+            "manifest-schema",
+        ),
         ("rules/align.yaml", "rules: 5\n", "manifest-schema"),
         ("rules/align.yaml", "rules: {a: 1}\ninert: text\n", "manifest-schema"),
     ]:
@@ -243,6 +248,8 @@ def test_a_second_source_may_add_methods_and_frameworks(world: World, tmp_path: 
     forget()
     assert "learning_rate" in catalog.vocabulary(), "a broken source costs nobody else their words"
     assert "fresh" not in catalog.vocabulary()
+    [problem] = catalog.vocabulary_problems()
+    assert (problem.code, problem.file) == ("manifest-schema", str(more / "vocabulary.yaml"))
 
 
 def test_links_that_leave_the_folder_are_not_followed(world: World, tmp_path: Path) -> None:
@@ -326,7 +333,7 @@ def test_releases_sort_as_versions(world: World) -> None:
 IGNORED = [
     ("methods/tune.yaml", "title: Tune", "title: Tuning"),
     ("methods/tune.yaml", "summary: Tunes", "summary: Trains"),
-    ("methods/tune.yaml", "papers: [acme-2026]", "papers: [acme-2027]"),
+    ("methods/tune.yaml", "papers: [{title: Tuning, year: 2026}]", "papers: [{title: Tuning, year: 2027}]"),
     ("methods/tune.yaml", "{train/speed: [speed]}", "{train/speed: [speed, tokens]}"),
     ("methods/tune.yaml", "starts_from: [demonstrations]", "starts_from: [pairs]"),
     ("methods/_base.yaml", "note: shared by every acme method", "note: another wording"),

@@ -100,6 +100,7 @@ def test_a_runtime_from_declared_to_removed(tiny: Path) -> None:
     assert shown["variants"][0]["packages"]["tinypkg"] == "1.0.0"
     assert shown["variants"][0]["requirements"] == ["tinypkg==1.0.0"]
     assert "tinypkg==1.0.0" in tp("runtime", "show", "tiny-frame").stdout
+    assert shown["host"] == ""
 
     assert answer("runtime", "rm", "tiny-frame@1.0.0")["removed"] == [str(python.parent.parent)]
     assert states() == declared

@@ -153,3 +153,14 @@ def test_it_never_stands_in_for_another_method(tmp_path: Path) -> None:
         done = tp("new", "x", "--method", name, cwd=project.root)
         assert done.returncode == 4, done.stderr
     assert not project.experiments()
+
+
+def test_the_runtime_says_where_such_a_job_runs() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tuneport", "runtime", "show", "custom@1"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert f"on the local fleet: this environment, {sys.executable}" in done.stdout

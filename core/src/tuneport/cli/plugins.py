@@ -20,6 +20,7 @@ def command(no_load: bool, refresh: bool, as_json: bool) -> None:
         scan.entry_points("tuneport.manifests", refresh=True)
     rows = plugins.rows(check=not no_load)
     broken = [finding for framework in catalog.frameworks() for finding in catalog.problems(framework)]
+    broken += catalog.vocabulary_problems()
     missing = sources.sources()[1]
     if as_json:
         listed = [{name: getattr(row, name) for name in type(row).__slots__} for row in rows]

@@ -64,6 +64,8 @@ def show(release: str, as_json: bool) -> None:
         print_json({"ok": True, **found})
         return
     data(f"{found['runtime']}  ({found['release']})")
+    if found["host"]:
+        data(f"\nwithout an image, on the local fleet: this environment, {found['host']}")
     for variant in found["variants"]:
         download = f", download {variant['download_mb']} MB" if variant["download_mb"] else ""
         needs = f"Python {variant['requires_python'] or 'any'}, for {' '.join(variant['series'])}{download}"

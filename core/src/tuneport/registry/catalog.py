@@ -349,25 +349,31 @@ def vocabulary() -> dict[str, dict[str, Json]]:
     if not isinstance(kept, dict):
         kept = {}
         for path, _, _ in stamps:
-            for name, word in _words(Path(str(path))).items():
+            for name, word in _words(Path(str(path)))[0].items():
                 kept.setdefault(name, word)
         store.save("vocabulary", stamps, kept)
     return kept
 
 
-def _words(path: Path) -> dict[str, dict[str, Json]]:
+def vocabulary_problems() -> list[Finding]:
+    """Why a source's vocabulary is not used."""
+    from tuneport.registry.sources import sources
+
+    paths = (source.folder / "vocabulary.yaml" for source in sources()[0])
+    return [problem for path in paths if path.is_file() for problem in _words(path)[1]]
+
+
+def _words(path: Path) -> tuple[dict[str, dict[str, Json]], list[Finding]]:
     """One source's words; none where its file is broken, which costs nobody else theirs."""
     from tuneport.experiment.yamlread import read_yaml
     from tuneport.registry import schemas
 
     try:
         document = read_yaml(path)
-    except TuneportError:
-        return {}
-    if document.findings or schemas.check(document, "vocabulary", "vocabulary"):
-        return {}
-    words: dict[str, dict[str, Json]] = document.data["parameters"]
-    return words
+    except TuneportError as error:
+        return {}, [Finding(error.code, "error", error.message, error.hint, "", str(path), 0)]
+    problems = [*document.findings] or schemas.check(document, "vocabulary", "manifest-schema")
+    return ({} if problems else document.data["parameters"]), problems
 
 
 def _param(name: str, item: Mapping[str, Json]) -> Param:

@@ -78,7 +78,7 @@ def check(document: Document, name: str, code: str, *, root: str = "") -> list[F
 
 
 def param_problems(params: Json, ours: Collection[str]) -> Iterator[tuple[str, str]]:
-    """(name, what is wrong) of each parameter whose value schema cannot be used.
+    """(name, what is wrong) of each parameter whose value schema cannot be used, or refuses its own default.
 
     Args:
         ours: keys of a parameter that are not JSON Schema.
@@ -92,10 +92,11 @@ def param_problems(params: Json, ours: Collection[str]) -> Iterator[tuple[str, s
             odd = next((word for word in _keywords(item) if word.startswith("$")), "")
             if odd:
                 yield name, f"{odd} is not for parameters"
-            else:
-                Draft202012Validator(
-                    {key: value for key, value in item.items() if key not in ours}, offline=True
-                )
+                continue
+            against = {key: value for key, value in item.items() if key not in ours}
+            validator = Draft202012Validator(against, offline=True)
+            if "default" in item and not validator.is_valid(item["default"]):
+                yield name, f"its own schema refuses the default {item['default']!r}"
         except (ValueError, RecursionError) as error:
             yield name, _cut(f"not a JSON Schema: {' '.join(str(error).split())}")
 

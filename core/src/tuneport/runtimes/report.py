@@ -35,7 +35,7 @@ def rows() -> list[dict[str, Any]]:
             mine = [one for one in here if one.path not in shown and _belongs(one, variant)]
             shown.update(one.path for one in mine)
             found += [_variant_row(variant, one) for one in mine] or [_variant_row(variant, None)]
-        if release.spec.get("runtime", {}).get("host"):
+        if _runs_here(release):
             own = _row(runtime, "host", state="here", release=_name(release), path=sys.executable)
             found.append(own | {"note": "the environment that Tuneport runs in"})
         for image in _images(release):
@@ -65,6 +65,7 @@ def details(release: Release) -> dict[str, Any]:
     return {
         "runtime": runtime_id(release.spec),
         "release": _name(release),
+        "host": sys.executable if _runs_here(release) else "",
         "variants": shown,
         "images": [
             {
@@ -78,6 +79,11 @@ def details(release: Release) -> dict[str, Any]:
         "variable": images.variable(release.framework),
         "registry": str(images.registry_file() or "TUNEPORT_RUNTIME_REGISTRY_FILE (not set)"),
     }
+
+
+def _runs_here(release: Release) -> bool:
+    """Whether its jobs may run in the environment of Tuneport itself, on the local fleet."""
+    return bool(release.spec.get("runtime", {}).get("host"))
 
 
 def _images(release: Release) -> list[images.Image]:

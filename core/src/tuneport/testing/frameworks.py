@@ -13,6 +13,7 @@ from tuneport.compiler.plan import plan_from_json, plan_to_json
 from tuneport.experiment.create import new_project
 from tuneport.experiment.findings import findings_text
 from tuneport.registry import catalog, plugins
+from tuneport.registry.schemas import problems
 from tuneport.testing.purity import no_side_effects
 
 
@@ -43,6 +44,15 @@ class FrameworkTests:
         for method_id in self.requests:
             unknown = [name for name in catalog.method(method_id).params if name not in words]
             assert not unknown, f"{method_id}: {unknown} are not canonical names"
+
+    def test_every_default_is_one_that_a_user_could_set(self) -> None:
+        """Also where one file has the schema and another the default."""
+        for method_id in self.requests:
+            for release in catalog.releases(self.framework):
+                for param in catalog.method(method_id, release).params.values():
+                    if param.has_default:
+                        wrong = list(problems(param.default, dict(param.schema)))
+                        assert not wrong, f"{method_id} on {release}: {param.name}: {wrong}"
 
     def test_requests_compile_the_same_way_every_time(self, tmp_path: Path) -> None:
         for experiment, request in self._experiments(tmp_path):
