@@ -34,7 +34,7 @@ PAGES = [
         ROOT / "README.md",
         ROOT / "CONTRIBUTING.md",
         ROOT / "SECURITY.md",
-        *sorted((ROOT / "docs").glob("*.md")),
+        *sorted((ROOT / "docs").glob("**/*.md")),
     )
 ]
 

@@ -28,8 +28,6 @@ CALLS = {
 }
 # A code of ownership.py is an element of a tuple; the lock's findings put a prefix before another code.
 PLAIN = {"identity-key", "platform-key"}
-# Passed where a code belongs, by a call that looks only at whether there is any problem.
-SILENT = {"vocabulary"}
 PREFIXED = {
     "lock-" + code
     for code in (
@@ -110,8 +108,6 @@ def said() -> dict[str, list[str]]:
     for path in sorted(ROOT.glob("manifests/tuneport_manifests/*/rules/*.yaml")):
         for code in in_rules(path):
             found.setdefault(code, []).append(str(path.relative_to(ROOT)))
-    for code in SILENT:
-        found.pop(code)
     for code in PREFIXED:
         found.setdefault(code, []).append("core/src/tuneport/experiment/lock.py")
     return found

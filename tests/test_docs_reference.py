@@ -22,13 +22,14 @@ from tuneport import api, dialects, errors, hookspec, report, types
 from tuneport.checks import cel
 from tuneport.cli.group import tp
 from tuneport.cli.main import COMMANDS, help_text
+from tuneport.experiment.values import describe
 from tuneport.fleets.protocol import Fleet, State
 from tuneport.jobs.manager import Job
 from tuneport.registry import catalog, schemas
 from tuneport.workflow import Report
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
 
 @cache
@@ -176,6 +177,7 @@ def test_json_has_the_documented_keys(scratch: tuple[Path, dict[str, str]]) -> N
     hold("tp plan", "tp plan one --profile cpu:1")
     hold("tp explain", "tp explain one")
     hold("tp explain", "tp explain trl/sft", 1)
+    hold("tp explain", "tp explain trl/sft epochs", 2)
     hold("tp submit", "tp submit one --profile cpu:1 --dry-run", 1)
     job = hold("tp submit", "tp submit one --profile cpu:1 --follow", 0, {"request"})["job"]
     hold("tp job ls", "tp job ls")
@@ -193,6 +195,11 @@ def test_json_has_the_documented_keys(scratch: tuple[Path, dict[str, str]]) -> N
     hold("tp dataset ls", "tp dataset ls")
     hold("tp dataset show", "tp dataset show a/b@v1")
     hold("tp dataset verify", "tp dataset verify a/b@v1")
+    script = "import os; open(os.environ['TUNEPORT_OUTPUT_DIR'] + '/train.jsonl', 'w').write('{}\\n')"
+    (scratch[0] / "demo/experiments/one/prepare_it.py").write_text(script)
+    prepare = f"tp dataset prepare one --python {sys.executable}"
+    hold("tp dataset prepare", f"{prepare} --out made", 0, {"reference"})
+    hold("tp dataset prepare", f"{prepare} --as a/made v1")
     hold("tp fleet ls", "tp fleet ls")
     hold("tp fleet check", "tp fleet check")
     hold("tp completion", "tp completion bash")
@@ -322,15 +329,11 @@ def test_python_names_are_documented() -> None:
 
 
 def test_methods_pages_cover_every_method() -> None:
-    pages = [path.read_text("utf-8") for path in sorted(ROOT.glob("docs/methods*.md"))]
-    rows = catalog.methods()
-    assert len(rows) >= 3
-    for method_id, _, _ in rows:
+    described = [row[0].partition("/")[0] for row in catalog.methods() if not own_page(row[0])]
+    assert len(described) >= 3
+    for method_id in (row[0] for row in catalog.methods() if not own_page(row[0])):
         framework = method_id.partition("/")[0]
-        text = next((text for text in pages if f"\n## {method_id}\n" in text), "")
-        body = section(text, f"## {method_id}")
-        if "#parameters-of-every-method" in body:
-            body += section(text, "## Parameters of every method")
+        body = section(page("docs/methods.md"), f"## {method_id}")
         offered: set[str] = set()
         for release in catalog.releases(framework):
             assert release in body or framework == "custom", f"{method_id} {release}"
@@ -346,6 +349,50 @@ def test_methods_pages_cover_every_method() -> None:
             for name in re.findall(r"`([a-z0-9_]+)`", row.split("|")[1])
         }
         assert offered <= shown, f"{method_id}: {sorted(offered - shown)}"
+
+
+def own_page(method_id: str) -> Path | None:
+    path = ROOT / f"docs/frameworks/{method_id.partition('/')[0]}.md"
+    return path if path.is_file() else None
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("docs/frameworks/*.md")), ids=lambda path: path.stem)
+def test_a_frameworks_page_holds_all_that_its_manifests_say(path: Path) -> None:
+    text, framework = path.read_text("utf-8"), path.stem
+    methods = [row[0] for row in catalog.methods(framework)]
+    short = {name.partition("/")[2] for name in methods}
+    rows = [
+        [cell.strip() for cell in row.strip("|").split("|")]
+        for row in section(text, "## Parameters").splitlines()
+        if row.startswith("| `")
+    ]
+    shown: dict[tuple[str, str], list[str]] = {}
+    for cells in rows:
+        named = set(re.findall(r"[\w-]+", cells[5].removeprefix("all but ")))
+        having = short if cells[5] == "all" else short - named if cells[5].startswith("all but") else named
+        for name in having:
+            assert shown.setdefault((name, cells[0].strip("`")), cells) is cells, f"{name}: {cells[0]} twice"
+    for method_id in methods:
+        body = section(text, f"### {method_id}")
+        for release in catalog.releases(framework):
+            method = catalog.method(method_id, release)
+            for name, param in method.params.items():
+                cells = shown[method_id.partition("/")[2], name]
+                assert not [key for key in param.keys if f"`{key}`" not in cells[4]], f"{method_id} {name}"
+                assert describe(param) in cells[1].replace("&#124;", "|")
+                if param.has_default:
+                    assert f"`{json.dumps(param.default)}` (method)" in cells[2]
+                assert cells[6].startswith(catalog.vocabulary()[name]["meaning"][1:50], 1)
+            assert not [key for key in method.spec.get("identity", {}) if f"`{key}: " not in body]
+            formats = method.spec["lifecycle"]["export"]["formats"]
+            assert not [name for name in formats if f"`{name}`" not in body]
+        assert not [name for name in catalog.metric_aliases(method_id)[0] if f"- `{name}`" not in body]
+    releases = section(text, "## Releases")
+    for release in catalog.releases(framework):
+        spec = catalog.release_spec(framework, release)
+        assert f"`{spec['runtime']['id']}`" in releases
+        assert not [move["from"] for move in spec["moves"] if f"`{move['from']}`" not in releases]
+        assert not [pin for pin in spec["pins"].values() if pin not in releases]
 
 
 def test_examples_on_the_manifests_page_are_sound() -> None:
@@ -393,7 +440,8 @@ def test_links_resolve(path: Path) -> None:
 def test_every_page_is_linked() -> None:
     linked = {path.name for path in ROOT.glob("*.md")}
     for path in PAGES:
-        linked |= set(re.findall(r"\]\((?:docs/)?([\w-]+\.md)", path.read_text("utf-8")))
+        text = path.read_text("utf-8")
+        linked |= set(re.findall(r"\]\((?:docs/|\.\./)?(?:frameworks/)?([\w-]+\.md)", text))
     assert not {path.name for path in PAGES} - linked
 
 

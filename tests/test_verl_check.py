@@ -225,11 +225,28 @@ def test_launchers_are_taken_off(
 
 
 @pytest.mark.parametrize(
+    ("words", "script", "text", "arguments"),
+    [
+        (["bash", "run.sh", "a=1"], "run.sh", "", ["a=1"]),
+        (["./run.sh"], "./run.sh", "", []),
+        (["A=1", "nohup", "bash", "-xeo", "pipefail", "run.sh", "a"], "run.sh", "", ["a"]),
+        (["ray", "job", "submit", "--", "bash", "-lc", "python -m a.b", "x"], "", "python -m a.b", ["x"]),
+        (["srun", "-N", "2", "sh", "x/run"], "x/run", "", []),
+        (["timeout", "-v", "3h", "bash", "run.sh"], "run.sh", "", []),
+    ],
+)
+def test_a_shell_is_taken_for_what_it_reads(
+    words: list[str], script: str, text: str, arguments: list[str]
+) -> None:
+    found = take_apart(words)
+    assert (found.script, found.text, found.arguments) == (script, text, arguments)
+
+
+@pytest.mark.parametrize(
     ("words", "code"),
     [
         (["ls", "-l"], "command-unknown"),
-        (["bash", "run.sh"], "command-script"),
-        (["./run.sh"], "command-script"),
+        (["bash", "-x"], "command-unknown"),
         (["python", "-m"], "command-unknown"),
         (["torchrun", "--nnodes=1"], "command-unknown"),
     ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +15,13 @@ from tuneport.experiment.command_line import Invocation
 from tuneport.experiment.create import new_project
 from tuneport.experiment.findings import findings_text
 from tuneport.registry import catalog
-from tuneport.registry.plugins import Hooks
 from tuneport.types import Finding, Json, Param, Ref
 
 sys.path.insert(0, str(Path(__file__).parent))
 from tuneport_verl import params
 from verl_commands import RELEASES
+from verl_plans import METHODS, Workshop, command, samples
 
-METHODS = [row[0] for row in catalog.methods("verl")]
 IDENTITIES: dict[str, dict[str, Json]] = {
     "verl/grpo": {"algorithm.adv_estimator": "grpo"},
     "verl/dapo": {
@@ -48,48 +47,6 @@ SURFACE = {
     "key-exists",
     "param-value",
 }
-WORDS = {
-    "resume_from": "/out/global_step_10",
-    "rollout_is_threshold": "0.5_5.0",
-    "rollout_rs_threshold": "0.5,2.0",
-    "rollout_rs": "seq_mean_k3",
-    "agent_loop": "tool_agent",
-    "lr_schedule": "cosine",
-    "optimizer": "AdamW",
-}
-
-
-class Workshop:
-    """One experiment for each method and release, in one project."""
-
-    def __init__(self, root: Path) -> None:
-        self.project = api.open_project(new_project(root / "project"))
-        self.pools = root / "pools.yaml"
-        self.pools.write_text(
-            "pools:\n"
-            "- {name: training, series: h200, nodes: 1, gpus_per_node: 8}\n"
-            "- {name: teaching, series: h200, nodes: 1, gpus_per_node: 8}\n"
-            "roles: {actor: training, rollout: training, teacher: teaching}\n",
-            "utf-8",
-        )
-
-    def compile(self, method: str, release: str, asked: Mapping[str, Any], nodes: int = 1) -> Compiled:
-        name = f"{method.partition('/')[2]}-{release}"
-        folder = self.project.folder.experiments / name
-        made = api.Experiment(str(folder)) if folder.exists() else self.project.new(name, method, release)
-        request: dict[str, Any] = {
-            "model": "org/model",
-            "train_data": "/data/train.parquet",
-            "validation_data": "/data/test.parquet",
-            "profile": f"h200:{8 * nodes}",
-        }
-        if method == "verl/distillation":
-            del request["profile"]
-            request |= {"resources": str(self.pools), "fleet": "cluster"}
-            asked = {"teacher_model": "org/teacher", **asked}
-        compiled = made.validate(**request, set=dict(asked)).compiled
-        assert compiled is not None
-        return compiled
 
 
 @pytest.fixture(scope="module")
@@ -103,12 +60,7 @@ def errors(findings: list[Finding]) -> list[Finding]:
 
 def lint(compiled: Compiled) -> linter.Checked:
     """The plan's own command, read back as a command line that somebody else wrote."""
-    plan = Hooks("verl").launch(compiled.context)
-    words = [
-        word.prefix + f"/{word.ref}" + word.suffix if isinstance(word, Ref) else word
-        for word in plan.commands[0].argv
-    ]
-    position = max(index for index, word in enumerate(words) if word == "-m")
+    module, arguments = command(compiled)
     pool = compiled.context.topology.primary
     asked = linter.Asked(
         framework="verl",
@@ -117,7 +69,7 @@ def lint(compiled: Compiled) -> linter.Checked:
         nodes=pool.nodes,
         gpus_per_node=pool.gpus_per_node,
     )
-    return linter.check_arguments(Invocation(words[position + 1], False, words[position + 2 :]), asked)
+    return linter.check_arguments(Invocation(module, False, arguments), asked)
 
 
 @pytest.mark.parametrize("nodes", [1, 2])
@@ -147,33 +99,6 @@ def _has_ref(value: Json) -> bool:
     if isinstance(value, list):
         return any(map(_has_ref, value))
     return isinstance(value, Ref) or (isinstance(value, dict) and any(map(_has_ref, value.values())))
-
-
-def samples(name: str, param: Param) -> Iterator[Json]:
-    """Values of a parameter: each choice, its lowest and highest, an example; just one where it is free."""
-    schema = param.schema
-    options = schema.get("anyOf", [schema])
-    for option in options:
-        if name in WORDS:
-            yield WORDS[name]
-        elif "enum" in option:
-            yield from option["enum"]
-        elif "examples" in schema:
-            yield schema["examples"][0]
-        elif option["type"] == "boolean":
-            yield from (True, False)
-        elif option["type"] == "array":
-            items = option.get("items", {})
-            yield [items["enum"][0] if "enum" in items else "word"]
-        elif option["type"] == "string":
-            yield "word"
-        else:
-            low = option.get("minimum")
-            if low is None and "exclusiveMinimum" in option:
-                low = option["exclusiveMinimum"] + (1 if option["type"] == "integer" else 0.001)
-            yield 1 if low is None else low
-            if "maximum" in option:
-                yield option["maximum"]
 
 
 def cases() -> Iterator[Any]:

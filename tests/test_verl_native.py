@@ -94,6 +94,14 @@ def test_appended_keys_are_judged(experiment: Experiment) -> None:
     assert ("platform-key", "trainer.nnodes") in found
 
 
+def test_a_flood_of_unknown_keys_is_cut_short(experiment: Experiment) -> None:
+    write(experiment, "trainer:\n" + "".join(f"  nobody_{number}: 1\n" for number in range(3000)))
+    found = [f for f in experiment.validate(**REQUEST).findings if f.code == "key-unknown"]
+    assert len(found) == 501
+    assert found[-1].severity == "warning"
+    assert found[-1].message.startswith("2500 more keys that verl 0.9.0")
+
+
 def test_deleted_keys_are_gone(experiment: Experiment) -> None:
     write(experiment, "", "native: {delete: [algorithm.kl_ctrl]}\n")
     report = experiment.validate(**REQUEST)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tuneport_verl
@@ -36,11 +37,19 @@ def sources() -> Iterator[tuple[str, str, str]]:
             for key, item in keys.items():
                 yield release, f"{entry} {key}", item["source"]
         for method, _, _ in catalog.methods("verl"):
-            for source in catalog.method(method, release).spec["explain"]["source"]:
-                yield release, method, source
+            for item in symbols_of(catalog.method(method, release).spec["explain"]):
+                yield release, method, f"{item['file']}, {item['symbol']}"
         for path in sorted(Path(tuneport_verl.__file__).parent.glob("*.py")):
             for found in re.finditer(r'"(verl/[^"]+)"', path.read_text("utf-8")):
                 yield release, path.name, found[1]
+
+
+def symbols_of(told: Mapping[str, Any]) -> Iterator[Mapping[str, str]]:
+    """The places in the release that a method, and each choice that it explains, names."""
+    yield from told.get("symbols", ())
+    for values in told.get("options", {}).values():
+        for item in values.values():
+            yield from item.get("symbols", ())
 
 
 def places(source: str) -> Iterator[re.Match[str]]:

@@ -322,6 +322,23 @@ def test_surfaces_are_read_for_the_entry_and_broken_ones_are_said(world: World) 
         assert caught.value.code == code, text and text[:30]
 
 
+def test_templates_of_several_folders(world: World) -> None:
+    acme = world.own_manifests()
+    (acme / "templates/more").mkdir()
+    (acme / "templates/more/eval.py").write_text("print('more')\n")
+    (acme / "templates/more/config.yaml").write_text("train: {batch: 4}\n")
+    before = catalog.templates("acme/tune")
+    digest = catalog.recipe_digest("acme/tune", "1.0.0")
+    world.edit("methods/tune.yaml", "templates: tune", "templates: [tune, more]")
+    found = catalog.templates("acme/tune")
+    assert set(found) == {*before, "eval.py"}
+    assert found["config.yaml"] == acme / "templates/more/config.yaml"  # the later folder wins
+    assert catalog.recipe_digest("acme/tune", "1.0.0") != digest
+    world.edit("methods/tune.yaml", "templates: [tune, more]", "templates: [tune]")
+    assert catalog.templates("acme/tune") == before
+    assert catalog.recipe_digest("acme/tune", "1.0.0") == digest
+
+
 def test_releases_sort_as_versions(world: World) -> None:
     acme = world.own_manifests()
     for version in ("1.10.0", "1.9.0", "2.0.0rc1", "nightly"):

@@ -87,6 +87,7 @@ OK: list[list[str]] = [
     ["explain", "good", *FLAGS],
     ["explain", "good", "learning_rate", *FLAGS],
     ["explain", "acme/tune"],
+    ["explain", "acme/tune", "learning_rate"],
     ["recipe", "status", "good"],
     ["recipe", "upgrade", "good"],
     ["runtime", "ls"],
@@ -123,6 +124,7 @@ FAILS: list[tuple[int, list[str]]] = [
     (3, ["submit", "bad", *FLAGS]),
     (4, ["explain", "good", "optim.lrr"]),
     (4, ["explain", "acme/tine"]),
+    (4, ["explain", "acme/tune", "learning_rat"]),
     (3, ["recipe", "status", "tampered"]),
     (3, ["recipe", "upgrade", "tampered"]),
     (4, ["runtime", "show", "nowhere@1"]),
@@ -235,6 +237,18 @@ def test_explain_shows_the_chain_with_places(shop: Shop) -> None:
     assert rows[2] == ["0.001", "release", "defaults", "acme/config.py:10"]
     _, document = shop.json("explain", "good", "out.dir", *FLAGS)
     assert [row["layer"] for row in document["keys"]["out.dir"]] == ["release defaults", "platform"]
+    by_path = shop.run("explain", "experiments/good", "optim.lr", *FLAGS)
+    assert by_path.stdout == done.stdout  # a folder, though `experiments/good` reads like a method
+
+
+def test_explain_tells_what_a_parameter_is(shop: Shop) -> None:
+    code, document = shop.json("explain", "acme/tune", "learning_rate")
+    assert code == 0
+    assert (document["keys"], document["options"]) == (["optim.lr"], {})
+    assert "native key: optim.lr" in shop.run("explain", "acme/tune", "learning_rate").stdout
+    code, document = shop.json("explain", "acme/tune", "learning_rat")
+    assert (code, document["error"]["code"]) == (4, "param-unknown")
+    assert "learning_rate" in document["error"]["hint"]
 
 
 def test_values_that_json_has_no_word_for_are_null(shop: Shop) -> None:

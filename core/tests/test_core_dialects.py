@@ -78,8 +78,8 @@ def test_flags_are_read_back_by_the_scripts_own_parser(own: dict[str, Any]) -> N
 def test_flags_say_what_they_cannot_say() -> None:
     for own, code in [
         ({"lr": None}, "dialect-null"),
-        ({"layers": [1, -2]}, "dialect-dash"),
-        ({"layers": ["--out"]}, "dialect-dash"),
+        ({"layers": ["-1x", "a"]}, "dialect-dash"),
+        ({"layers": ["a", "--out"]}, "dialect-dash"),
     ]:
         with pytest.raises(Invalid) as caught:
             dialects.render({"name": "flags"}, context(own, script=SCRIPT))

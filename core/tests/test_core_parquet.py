@@ -45,6 +45,11 @@ def test_columns_types_rows_and_a_constant_column(tmp_path: Path, content: bytes
     assert table(path) == {
         "columns": list(TYPES),
         "column_types": TYPES,
+        "column_fields": {
+            "reward_model": ["style", "ground_truth"],
+            "extra_info": ["index", "split"],
+            "tags": ["a"],
+        },
         "rows": 2,
         "data_source_values": ["openai/gsm8k"],
     }

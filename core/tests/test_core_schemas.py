@@ -121,7 +121,7 @@ def test_files_and_names_agree() -> None:
 CANDIDATES = [
     "acme", "acme/tune", "_base", "1.0.0", "1.0.0.json", "2030-01-31", "train.py", "acme.cli",
     f"sha256:{'0' * 64}", "0" * 64, "trainer", "acme-two-words", "learning_rate", "me/set@v1", "x", "main",
-    "A_VARIABLE", "text.", "a-b",
+    "A_VARIABLE", "text.", "a-b", "2601.00001",
 ]  # fmt: skip
 ODD: list[Any] = [
     None, True, 0, -1, 0.5, 1, 10**9, "", "x", "BAD NAME!", "../x", "/abs", "a\\b", "a\0b", " ", "9", "-",
@@ -154,7 +154,7 @@ def _examples_of(kind: str, node: dict[str, Any], root: dict[str, Any]) -> list[
         if extra is not False:
             name = next(n for n in CANDIDATES if fits(n, node.get("propertyNames", {}), root))
             columns[name] = examples(extra if isinstance(extra, dict) else {}, root)
-        rows = islice(zip_longest(*columns.values(), fillvalue=...), 3)  # three ways to launch are the most
+        rows = islice(zip_longest(*columns.values(), fillvalue=...), 4)  # entries of a surface show most ways
         return [
             {key: columns[key][0] if value is ... else value for key, value in zip(columns, row, strict=True)}
             for row in rows
@@ -165,7 +165,7 @@ def _examples_of(kind: str, node: dict[str, Any], root: dict[str, Any]) -> list[
     if kind == "string":
         return [next(word for word in CANDIDATES if fits(word, node, root))]
     if kind in ("integer", "number"):
-        return [next(n for n in (1, 0, 8) if fits(n, node, root))]
+        return [next(n for n in (1, 0, 8, 2026) if fits(n, node, root))]
     return {"boolean": [True, False], "null": [None]}[kind]
 
 

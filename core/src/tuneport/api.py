@@ -51,6 +51,15 @@ class Project:
         path, _ = create.new_experiment(self.folder, name, method, framework_version)
         return Experiment(str(path))
 
+    def import_command(self, name: str, command: Sequence[str], **known: Any) -> Experiment:
+        """Make an experiment of an existing command, as `tp import` does. `known` is that of `check`.
+
+        Raises:
+            Invalid: the name is taken, the command is broken or open, or no method says the same. NotFound:
+                nothing here knows its program.
+        """
+        return Experiment(str(workflow.import_command(command, name, self.folder, **known).path))
+
     def experiments(self) -> list[Experiment]:
         return [Experiment(str(self.folder.experiments / name)) for name in project_module.names(self.folder)]
 

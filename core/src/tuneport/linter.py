@@ -15,6 +15,8 @@ from typing import Any
 
 from tuneport.checks import rules as rules_module
 from tuneport.checks import surface
+from tuneport.checks.undecided import UNDECIDED, Watched, depends
+from tuneport.checks.undecided import keys as undecided_keys
 from tuneport.compiler.adapter import native_value
 from tuneport.compiler.layers import Layers
 from tuneport.dialects.hydra.interpolate import resolved
@@ -26,6 +28,10 @@ from tuneport.experiment import facts as facts_module
 from tuneport.experiment.command_line import Invocation
 from tuneport.experiment.findings import ordered
 from tuneport.registry import catalog
+from tuneport.shell import open_questions
+from tuneport.shell.gaps import Gaps, open_, shown
+from tuneport.shell.reader import read
+from tuneport.text import closest
 from tuneport.types import (
     Context,
     Finding,
@@ -59,7 +65,8 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What a command is and what was found in it. `method` is empty where it is none that is known."""
+    """What a command is and what was found in it. `method` is empty where it is none that is known; `unread`
+    are the findings about words that could not be taken as they are."""
 
     framework: str
     release: str
@@ -68,6 +75,34 @@ class Checked:
     findings: tuple[Finding, ...]
     undecided: tuple[str, ...]
     context: Context
+    run: Invocation = field(default_factory=Invocation)
+    unread: tuple[Finding, ...] = ()
+
+
+def check_every(words: Sequence[str], asked: Asked) -> tuple[list[Checked], list[Finding]]:
+    """(each command of a framework that the words start in the end, findings about the scripts between).
+
+    Raises:
+        Invalid: they start none, or a script cannot be read. NotFound: no framework here has the program.
+    """
+    reading = read(words, asked.env)
+    if not reading.scripted:
+        return [check_arguments(reading.programs[0], asked)], []
+    checked, unknown = [], ""
+    for program in reading.programs:
+        try:
+            checked.append(check_arguments(program, asked, reading.gaps))
+        except NotFound:
+            unknown = unknown or program.module
+    if not checked:
+        hint = "give variables that decide what it starts as --env NAME=VALUE, or its arguments behind it"
+        if unknown:
+            hint = (
+                f"the first program that it starts is {shown(unknown)}; --framework-version names the release"
+            )
+        message = "the script starts no program of a framework that is known here"
+        raise Invalid(message, code="script-nothing", hint=hint, findings=reading.findings)
+    return checked, reading.findings
 
 
 def check(words: Sequence[str], asked: Asked) -> Checked:
@@ -80,20 +115,44 @@ def check(words: Sequence[str], asked: Asked) -> Checked:
     return check_arguments(run, asked)
 
 
-def check_arguments(run: Invocation, asked: Asked) -> Checked:
-    """Findings for a program and its arguments; see `check`."""
+def check_arguments(run: Invocation, asked: Asked, gaps: Gaps | None = None) -> Checked:
+    """Findings for a program and its arguments; see `check`.
+
+    Args:
+        gaps: what the arguments leave open, where they come from a script.
+    """
+    checked = _check(run, asked)
+    run = checked.run
+    if gaps is None:
+        return checked
+    said = list(open_questions.findings(run, gaps))
+    placed = [open_questions.placed(finding, run) for finding in checked.findings]
+    checked = replace(checked, findings=tuple(placed))
+    if any(open_questions.is_free(word) for word in run.arguments):
+        # Another word may change any setting: nothing is certain then.
+        findings = [open_questions.softened(finding) for finding in checked.findings]
+        return replace(checked, findings=tuple(ordered([*findings, *said])))
+    return replace(checked, findings=tuple(ordered([*checked.findings, *said])))
+
+
+def _check(run: Invocation, asked: Asked) -> Checked:
     framework, entry = _entry(run, asked)
     version = asked.version or catalog.default_release(framework)
+    surface_document = catalog.surface(framework, version)
+    if "parser" in surface_document["entries"][entry]:
+        return _check_flags(framework, version, entry, run, asked)
     findings: list[Finding] = []
-    parsed = take_apart(run.arguments)
+    parsed = take_apart([word for word in run.arguments if not open_questions.is_free(word)])
     findings += parsed.findings
     path = parsed.flags.get("config_path", "")
     if "config_dir" in parsed.flags or (path and path.strip("./") not in ("config", "")):
         message = "the command reads configuration files of its own, which are not judged here"
         findings.append(Finding("config-foreign", "note", message, "", "--config-path"))
-    tree = tree_of(catalog.surface(framework, version), entry)
+    tree = tree_of(surface_document, entry)
     wanted, overrides, found = choices(parsed, tree)
     findings += found
+    if UNDECIDED in wanted.values():  # which keys there are depends on it
+        return _unjudged(framework, catalog.release(framework, version, entry), entry, findings, run)
     try:
         release = catalog.release(framework, version, entry, wanted)
     except Invalid as error:
@@ -102,17 +161,29 @@ def check_arguments(run: Invocation, asked: Asked) -> Checked:
         # What the other words do depends on the files that they meet: nothing fair can be said of them.
         findings += error.findings
         release = catalog.release(framework, version, entry)
-        return _unjudged(framework, release, entry, findings)
+        return _unjudged(framework, release, entry, findings, run)
     applied = apply(overrides, release.keys)
     findings += applied.findings
-    env = {**asked.env, **run.env}
-    return _judge(framework, release, entry, run, asked, applied, findings, env)
+    return _judge(framework, release, entry, run, asked, applied, findings)
 
 
-def _unjudged(framework: str, release: Release, entry: str, findings: list[Finding]) -> Checked:
+def _check_flags(framework: str, version: str, entry: str, run: Invocation, asked: Asked) -> Checked:
+    """A program that takes flags, which say all there is to its configuration."""
+    from tuneport.dialects.flags_read import read as read_flags
+
+    release = catalog.release(framework, version, entry)
+    found = read_flags(run.arguments, release.keys)
+    run = replace(run, arguments=found.words)
+    return _judge(framework, release, entry, run, asked, found.applied, [*found.applied.findings])
+
+
+def _unjudged(
+    framework: str, release: Release, entry: str, findings: list[Finding], run: Invocation
+) -> Checked:
     method = Method(framework, framework, "", {}, {}, "")
     context = Context(method, release, Request(), Topology(()), {}, {}, {}, {}, {}, linted=True)
-    return Checked(framework, release.version, entry, "", tuple(ordered(findings)), (), context)
+    said = tuple(ordered(findings))
+    return Checked(framework, release.version, entry, "", said, (), context, run, unread=said)
 
 
 def _judge(
@@ -123,17 +194,29 @@ def _judge(
     asked: Asked,
     applied: Applied,
     findings: list[Finding],
-    env: dict[str, str],
 ) -> Checked:
+    env = {name: value for name, value in {**asked.env, **run.env}.items() if not open_(value)}
+    unread = tuple(finding for finding in findings if finding.severity == "error")
     layers = Layers(release.keys)
     for name, value in applied.own.items():
-        layers.set(name, value, ADDED if name in applied.added else COMMAND)
+        origin = ADDED if name in applied.added else COMMAND
+        place = applied.places.get(name)
+        layers.set(name, value, replace(origin, file=place.file, line=place.line) if place else origin)
     layers.drop(applied.deleted)
     absent = {name for name, key in release.keys.items() if key.add and name not in layers.own}
-    config = resolved(layers.effective(), (), {**asked.facts.get("env", {}), **env}, absent)
+    effective = layers.effective()
+    config = effective
+    if release.composed is not None:  # only such values hold interpolations
+        config = resolved(effective, (), {**asked.facts.get("env", {}), **env}, absent)
+    unknown = frozenset[str]()
+    if any(map(depends, applied.own.values())):
+        unknown = undecided_keys(effective, config)
+        config = {name: value for name, value in config.items() if name not in unknown}
     method = _method(framework, release.version, entry, asked.method, config)
     request = _request(method, layers.own, config, env, applied.deleted)
     facts, seen = facts_module.gather(request, NOWHERE, asked.facts, [])
+    if not (asked.gpus_per_node or run.per_node or facts["topology"]):
+        facts["topology"] = {"assumed": True}  # what hardware there is comes from the settings alone
     context = Context(
         method=method,
         release=release,
@@ -146,26 +229,27 @@ def _judge(
         files={},
         linted=True,
     )
-    judged = {finding.key for finding in findings if finding.severity == "error"}
+    judged = unknown | {finding.key for finding in findings if finding.severity == "error"}
     findings += [finding for finding in seen if finding.code not in ("data-not-here", "model-not-here")]
     findings += surface.check(context, {}, judged)
     undecided: list[str] = []
     if method.spec:
         checks, inert = catalog.rules(framework, release.version, method.spec.get("rules", []))
-        said, undecided = rules_module.apply(context, checks, inert)
-        findings += said
-        findings += _hook_findings(context)
+        more = open_questions.variables(method, unknown, run.env)
+        ruled, undecided = rules_module.apply(context, checks, inert, unknown, more)
+        findings += ruled
+        findings += _hook_findings(context, unknown)
     name = "" if method.id == framework else method.id
-    return Checked(
-        framework, release.version, entry, name, tuple(ordered(findings)), tuple(undecided), context
-    )
+    said, open_rules = tuple(ordered(findings)), tuple(undecided)
+    return Checked(framework, release.version, entry, name, said, open_rules, context, run, unread)
 
 
 def _entry(run: Invocation, asked: Asked) -> tuple[str, str]:
     """(framework, entry point) of a program."""
+    known_entries: list[str] = []
     for framework in [asked.framework] if asked.framework else catalog.frameworks():
-        version = asked.version or catalog.default_release(framework)
         try:
+            version = asked.version or catalog.default_release(framework)
             entries = catalog.surface(framework, version).get("entries", {})
         except TuneportError:
             if asked.framework:
@@ -174,13 +258,19 @@ def _entry(run: Invocation, asked: Asked) -> tuple[str, str]:
         for name, item in entries.items():
             file = name.replace(".", "/") + ".py"
             called = run.module.endswith("/" + file) or run.module == file
-            if "config" in item and (name == run.module if not run.is_file else called):
+            if not {"config", "parser"} & item.keys():
+                continue
+            if name == run.module if not run.is_file else called:
                 return framework, name
+            known_entries.append(name)
     known = f" of {asked.framework}" if asked.framework else ""
+    longer = (name for name in known_entries if run.module and name.startswith(run.module))
+    close = next(longer, "") or ("" if run.is_file else closest(run.module, known_entries, cutoff=0.85))
+    elsewhere = "--framework-version names the release; its entry points are in `tp methods`"
     raise NotFound(
         f"no entry point{known} is called {run.module!r}",
         code="entry-unknown",
-        hint="--framework-version names the release; its entry points are in `tp methods`",
+        hint=f"did you mean {close}?" if close else elsewhere,
     )
 
 
@@ -191,7 +281,7 @@ def _method(framework: str, version: str, entry: str, wanted: str, config: Mappi
         return catalog.method(wanted, version)
     best: tuple[int, Method] | None = None
     spare: Method | None = None
-    for method in _candidates(framework, version, entry):
+    for method in candidates(framework, version, entry):
         identity = method.spec.get("identity", {})
         if all(config.get(key) == value for key, value in identity.items()):
             if best is None or len(identity) > best[0]:
@@ -201,14 +291,14 @@ def _method(framework: str, version: str, entry: str, wanted: str, config: Mappi
     if best is not None:
         return best[1]
     if spare is not None:
-        others = [method.spec.get("rules", ()) for method in _candidates(framework, version, entry)]
+        others = [method.spec.get("rules", ()) for method in candidates(framework, version, entry)]
         shared = [topic for topic in spare.spec.get("rules", ()) if all(topic in rules for rules in others)]
         return replace(spare, id=framework, spec={**spare.spec, "identity": {}, "rules": shared})
     return Method(framework, framework, "", {}, {}, "")
 
 
 @lru_cache(maxsize=64)
-def _candidates(framework: str, version: str, entry: str) -> tuple[Method, ...]:
+def candidates(framework: str, version: str, entry: str) -> tuple[Method, ...]:
     """The methods that an entry point can run."""
     names = [name for name, _, problem in catalog.methods(framework) if not problem]
     found = [catalog.method(name, version) for name in names]
@@ -234,6 +324,8 @@ def _request(
     for name, param in method.params.items():
         if any(key in own for key in param.keys):
             value = config.get(param.keys[0])
+            if any(key in own and key not in config for key in param.keys):
+                continue
             back = {str(native_value(param, word)): word for word in param.schema.get("enum", ())}
             params[name] = back.get(str(value), value)
     return Request(
@@ -257,6 +349,10 @@ def _topology(method: Method, run: Invocation, asked: Asked, own: Mapping[str, J
         return next((n for n in candidates if isinstance(n, int) and not isinstance(n, bool) and n > 0), 0)
 
     nodes = number(asked.nodes, declared.get("nodes"), run.nodes, own.get(keys.get("nodes", "")))
+    unsure = [keys.get(name, "") for name in ("nodes", "gpus_per_node")]
+    unsaid = run.nodes < 0 or any(own.get(key) == UNDECIDED for key in unsure)
+    if unsaid and not (asked.nodes and asked.gpus_per_node):
+        return Topology(())
     gpus = number(
         asked.gpus_per_node,
         declared.get("gpus_per_node"),
@@ -268,10 +364,13 @@ def _topology(method: Method, run: Invocation, asked: Asked, own: Mapping[str, J
     return Topology((Pool("main", str(declared.get("series", "gpu")), nodes or 1, gpus),), {})
 
 
-def _hook_findings(context: Context) -> list[Finding]:
+def _hook_findings(context: Context, unknown: frozenset[str]) -> list[Finding]:
+    """What the plugin says; nothing where it looked at a setting that nobody knows."""
     from tuneport.registry.plugins import Hooks
 
+    watched = Watched(context.config, unknown)
     try:
-        return list(Hooks(context.method.framework, []).validate(context))
+        found = list(Hooks(context.method.framework, []).validate(replace(context, config=watched)))
+        return [] if watched.read else found
     except TuneportError as error:
         return [Finding(error.code, "error", error.message, error.hint)]

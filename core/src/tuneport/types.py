@@ -103,11 +103,13 @@ class Topology:
 class Location:
     """A model or data location. `kind`: hub (a name the framework looks up itself), path (absolute,
     on the machine that runs), experiment (relative to the experiment folder), dataset (`value` is a
-    path inside the dataset version `owner`), run (`value` is a path inside the output of the job `owner`)."""
+    path inside the dataset version `owner`), run (`value` is a path inside the output of the job `owner`).
+    `others` are further files of the same data."""
 
     kind: Literal["hub", "path", "experiment", "dataset", "run"]
     value: str
     owner: str = ""
+    others: tuple[Location, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,9 @@ class Key:
     """One configuration key of a release. `types` is a subset of bool, int, float, str, list, dict,
     null, any; `inferred` types are those of the default alone. `default` is meaningless where `required`.
     `add` marks a key that the release takes but does not hold until it is added (Hydra's `+key`).
-    `source` is file:line in the artefact; `choices_from` where it checks the choices, if elsewhere."""
+    `source` is file:line in the artefact; `choices_from` where it checks the choices, if elsewhere. `flag` is
+    how a command line says it, in argparse's words: `style` (the option), `action`, `nargs`, `dest`, and
+    `converter` where that is `bool`."""
 
     name: str
     types: tuple[str, ...]
@@ -141,6 +145,7 @@ class Key:
     add: bool = False
     inferred: bool = False
     choices_from: str = ""
+    flag: Mapping[str, Json] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

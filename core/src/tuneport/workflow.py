@@ -10,6 +10,7 @@ from tuneport.compiler.adapter import native_value
 from tuneport.compiler.compile import Compiled, Inputs, compile_request
 from tuneport.compiler.layers import flatten
 from tuneport.errors import Invalid
+from tuneport.experiment import create
 from tuneport.experiment import facts as facts_module
 from tuneport.experiment import lock as lock_module
 from tuneport.experiment import project as project_module
@@ -159,7 +160,8 @@ def check(
     facts: str = "",
     env: Mapping[str, str] | None = None,
 ) -> Report:
-    """All findings for an existing command, given as its words; no project is needed.
+    """All findings for an existing command, given as its words; no project is needed. A shell script, or a
+    piece of shell as one word, is read for the commands of frameworks that it starts.
 
     Raises:
         Invalid: it is no command that can be checked. NotFound: nothing here knows its program.
@@ -168,14 +170,66 @@ def check(
 
     declared = facts_module.read_declared(Path(facts)) if facts else {}
     asked = linter.Asked(framework, version, method, nodes, gpus_per_node, declared, env or {})
-    checked = linter.check(words, asked)
-    shown = {
-        "undecided": list(checked.undecided),
-        "method": checked.method,
-        "entry": checked.entry,
-        "release": f"{checked.framework} {checked.release}",
-    }
-    return Report(checked.findings, shown, None)
+    checked, findings = linter.check_every(words, asked)
+    commands = [
+        {
+            "undecided": list(one.undecided),
+            "method": one.method,
+            "entry": one.entry,
+            "release": f"{one.framework} {one.release}",
+            "file": one.run.file,
+            "line": one.run.line,
+        }
+        for one in checked
+    ]
+    found = [finding for one in checked for finding in one.findings]
+    shown = {**commands[0], "commands": commands}
+    return Report(tuple(ordered(dict.fromkeys([*found, *findings]))), shown, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """An experiment made of a command. `flags` are the request flags that go with it; `left` are the keys and
+    variables that it does not write, each with the reason; `findings` are those of `tp validate` with these
+    flags, and what was said of the command's script."""
+
+    path: Path
+    method: str
+    release: str
+    flags: Mapping[str, str]
+    left: Sequence[tuple[str, str]]
+    findings: tuple[Finding, ...]
+
+
+def import_command(
+    words: Sequence[str],
+    name: str,
+    here: project_module.Folder | None = None,
+    *,
+    framework: str = "",
+    version: str = "",
+    method: str = "",
+    nodes: int = 0,
+    gpus_per_node: int = 0,
+    facts: str = "",
+    env: Mapping[str, str] | None = None,
+) -> Imported:
+    """Make experiments/NAME of an existing command, given as for `check`.
+
+    Raises:
+        Invalid: the name is taken or impossible, the command is broken or open, or no method says the same.
+        NotFound: there is no project, or nothing here knows the program.
+    """
+    from tuneport import importer, linter
+
+    here = here or project_module.need_project()
+    target = create.new_folder(here, name)
+    declared = facts_module.read_declared(Path(facts)) if facts else {}
+    asked = linter.Asked(framework, version, method, nodes, gpus_per_node, declared, env or {})
+    made, findings = importer.draft(words, asked)
+    create.write_folder(target, made.files(importer.title(words)))
+    release = f"{made.method.framework} {made.version}"
+    return Imported(target, made.method.id, release, made.flags, made.left, tuple(findings))
 
 
 def plan(name: str, given: Flags) -> tuple[LaunchPlan, Report]:

@@ -145,14 +145,6 @@ def test_the_default_release_is_2_14_0() -> None:
     assert catalog.default_release("pytorch") == "2.14.0"
 
 
-def test_the_image_holds_the_pinned_set_of_the_default_release() -> None:
-    text = (ROOT / "deploy/docker/Dockerfile.pytorch").read_text("utf-8")
-    (torch,) = re.findall(r"^ARG TORCH=(\S+)$", text, re.MULTILINE)
-    pins = set(re.findall(r"(?<=\s)[A-Za-z][\w.-]*==\S+", text.replace("${TORCH}", torch)))
-    release = catalog.release_spec("pytorch", catalog.default_release("pytorch"))
-    assert pins == set(release["runtime"]["venv"]["variants"]["cuda"]["requirements"])
-
-
 def test_every_parameter_is_a_flag_of_the_template_with_a_fitting_type() -> None:
     facts = read_flags(catalog.templates(METHOD)["train.py"].read_text("utf-8"))
     assert facts["ok"]

@@ -447,6 +447,32 @@ def test_a_model_that_cannot_fit_is_said_with_the_sums(workshop: Any, tmp_path: 
     assert "weights" in found.message
     assert "optimizer" in found.message
     assert about(workshop.compile(profile="h200:8", facts=known), "verl-memory").severity == "note"
+    tuned = about(workshop.compile("verl/sft", profile="h100:1", facts=known), "verl-memory")
+    assert tuned.severity == "warning"
+    assert "gpu_memory_utilization" not in tuned.hint, "nothing is generated"
+
+
+@pytest.mark.parametrize(
+    ("settings", "sums"),
+    [
+        # 7.6e9 parameters over 8 GPUs in full precision: 3.5 GiB of weights, as much of gradients, twice of
+        # moments; the reference like the weights; 4 sequences of 1024 tokens over 152064 words.
+        ({}, "weights 3.5 + gradients 3.5 + optimizer 7.1 + reference 3.5 + logits 2.3"),
+        ({"lora_rank": 8}, "weights 3.5 + logits 2.3"),
+        # Half precision over 2 tensor ranks; gradients in full precision; 12 bytes of states over all 8.
+        (
+            {"engine": "megatron", "tensor_parallel_size": 2},
+            "weights 7.1 + gradients 14.2 + optimizer 10.6 + reference 7.1 + logits 1.2",
+        ),
+        ({"engine": "veomni"}, "weights 1.8 + gradients 1.8 + optimizer 3.5 + reference 1.8 + logits 2.3"),
+    ],
+)
+def test_memory_is_reckoned_for_each_engine(
+    workshop: Any, tmp_path: Path, settings: dict[str, Any], sums: str
+) -> None:
+    known = facts(tmp_path, model=QWEN)
+    chosen = {"gpu_memory_utilization": 0.01, "use_kl_loss": True, **settings}
+    assert sums in about(workshop.compile(profile="h100:8", facts=known, set=chosen), "verl-memory").message
 
 
 # --- export

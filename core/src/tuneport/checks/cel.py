@@ -50,7 +50,7 @@ class Rules:
 
     def __init__(self, variables: Mapping[str, Json], sources: tuple[str, ...] = ()) -> None:
         self._given = {name: variables.get(name, {}) for name in VARIABLES}
-        paths = _config_paths(sources) if sources else None
+        paths = config_paths(sources) if sources else None
         asked = self._given if paths is None else {**self._given, "cfg": _pruned(self._given["cfg"], paths)}
         named = {name: _cel_value(value) for name, value in asked.items()}
         self._longest = max(_longest(value) for value in named.values())
@@ -100,7 +100,7 @@ _ABSENT: Json = object()
 
 
 @lru_cache(maxsize=64)
-def _config_paths(sources: tuple[str, ...]) -> tuple[tuple[str, ...], ...] | None:
+def config_paths(sources: tuple[str, ...]) -> tuple[tuple[str, ...], ...] | None:
     """The paths of `cfg` that some expressions name, longer ones before what holds them; None where one
     of them takes `cfg` as a whole."""
     found: set[tuple[str, ...]] = set()

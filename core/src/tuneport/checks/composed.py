@@ -24,6 +24,7 @@ def check(context: Context, raw: Mapping[str, str], judged: Set[str]) -> Iterato
     assert context.release.composed is not None
     branches = {name.rpartition(".")[0] for name in keys}
     moves = {move["from"]: move for move in context.release.spec.get("moves", ())}
+    said = unjudged = 0
     for name, value in context.own.items():
         origin = context.origins[name]
         if isinstance(value, Ref) or name in judged:
@@ -34,7 +35,15 @@ def check(context: Context, raw: Mapping[str, str], judged: Set[str]) -> Iterato
         if key is not None:
             yield from _value(context, key, value, origin, raw.get(name, ""))
         elif name not in branches:
-            yield from _absent(context, name, origin, moves)
+            if said >= surface.MAX_UNKNOWN:
+                unjudged += 1
+                continue
+            for finding in _absent(context, name, origin, moves):
+                said += 1
+                yield finding
+    if unjudged:
+        message = f"{unjudged} more keys that {surface.what(context)} does not list were not looked at"
+        yield Finding("key-unknown", "warning", message, "mend those above first")
     for name in context.request.native.get("delete", ()):
         if (name not in keys or keys[name].add) and not any(key.startswith(f"{name}.") for key in keys):
             message = f"native.delete: there is no key `{name}` to delete"

@@ -60,6 +60,9 @@ def _bindings(method: Method, given: Mapping[str, Location | None]) -> Iterator[
                 yield Finding("request-missing", "error", f"{method.id} needs {flag}", hint, flag)
         elif "\0" in location.value:
             yield Finding("request-nul", "error", f"{flag} contains a NUL character", "", flag)
+        elif location.others and not binding.get("several"):
+            message = f"{method.id} takes one place for {flag}, not {1 + len(location.others)}"
+            yield Finding("data-several", "error", message, "put the data into one file or folder", flag)
 
 
 def _files(method: Method, files: Mapping[str, str]) -> Iterator[Finding]:

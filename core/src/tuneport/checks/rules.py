@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from tuneport.checks.cel import Rules, Undecided
+from tuneport.checks.undecided import touches
 from tuneport.types import Context, Finding, Json, Pool
 
 Rule = Mapping[str, Json]
@@ -68,8 +69,9 @@ def nested(flat: Mapping[str, Json]) -> dict[str, Json]:
         if isinstance(value, dict):
             before = here.get(last)
             value = _mine(value)
-            here[last] = {**value, **before} if isinstance(before, dict) else value
-            known = {"": tree}
+            if isinstance(before, dict):
+                value, known = {**value, **before}, {"": tree}  # what was known below is another's now
+            here[last] = value
         else:
             if isinstance(here.get(last), dict):
                 known = {"": tree}
@@ -93,15 +95,30 @@ def _mine(value: Json) -> Json:
     return {name: _mine(item) for name, item in value.items()} if isinstance(value, dict) else value
 
 
-def apply(context: Context, checks: Sequence[Rule], inert: Sequence[Rule]) -> tuple[list[Finding], list[str]]:
-    """(findings, what could not be decided). A rule is silent where its `when` is not true."""
+def apply(
+    context: Context,
+    checks: Sequence[Rule],
+    inert: Sequence[Rule],
+    unknown: Collection[str] = (),
+    more: Collection[str] = (),
+) -> tuple[list[Finding], list[str]]:
+    """(findings, what could not be decided). A rule is silent where its `when` is not true.
+
+    Args:
+        unknown: keys whose value nobody knows; a rule that reads one is not decided.
+        more: other variables of expressions of which that is true.
+    """
     if not checks and not inert:
         return [], []
     asked = (*checks, *inert)
     sources = tuple(rule[part] for rule in asked for part in ("when", "require", "unless") if part in rule)
     engine = Rules(variables(context), sources)
     findings, undecided = [], []
+    open_ = unknown or more
     for rule in checks:
+        if open_ and touches(_sources(rule), unknown, more):
+            undecided.append(f"{rule['code']}: it reads a setting that is not known")
+            continue
         try:
             if "when" in rule and not engine.holds(rule["when"]):
                 continue
@@ -114,7 +131,7 @@ def apply(context: Context, checks: Sequence[Rule], inert: Sequence[Rule]) -> tu
     said = set()
     for rule in inert:
         keys = [key for key in _covered(rule, context) if key not in said]
-        if not keys:
+        if not keys or (open_ and touches(_sources(rule), unknown, more)):
             continue
         try:
             if engine.holds(rule["unless"]):
@@ -126,6 +143,10 @@ def apply(context: Context, checks: Sequence[Rule], inert: Sequence[Rule]) -> tu
         code = rule.get("code", "inert-key")
         findings += [_finding(context, engine, {**rule, "key": key}, code, "warning") for key in keys]
     return findings, undecided
+
+
+def _sources(rule: Rule) -> list[str]:
+    return [rule[part] for part in ("when", "require", "unless") if part in rule]
 
 
 def _covered(rule: Rule, context: Context) -> Iterator[str]:

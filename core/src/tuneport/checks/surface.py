@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
+from dataclasses import replace
 
 from tuneport.text import closest
 from tuneport.types import Context, Finding, Json, Key, Origin, Ref
@@ -107,6 +108,8 @@ def _value(context: Context, key: Key, value: Json, origin: Origin, raw: str) ->
         yield Finding(
             "key-type", "error", message, hint, key.name, origin.file, origin.line, source_of(context, key)
         )
+    elif "nargs" in key.flag and value is not None:
+        yield from _values(context, key, value if isinstance(value, list) else [value], origin)
     elif key.choices and not isinstance(value, list) and not _listed(value, key):
         close = closest(str(value), map(str, key.choices))
         message = f"`{key.name}` is {show(value)}; {what(context)} takes {options(key)}"
@@ -114,6 +117,23 @@ def _value(context: Context, key: Key, value: Json, origin: Origin, raw: str) ->
         yield Finding(
             "key-choice", "error", message, hint, key.name, origin.file, origin.line, source_of(context, key)
         )
+
+
+def _values(context: Context, key: Key, values: list[Json], origin: Origin) -> Iterator[Finding]:
+    """How many values a flag takes, and what each of them may be."""
+    nargs, place = key.flag["nargs"], (key.name, origin.file, origin.line, source_of(context, key))
+    if isinstance(nargs, int) and len(values) != nargs:
+        message = f"`{key.name}` has {len(values)} where {what(context)} takes {nargs} values"
+        yield Finding("key-values", "error", message, f"write {nargs} values in a list", *place)
+    elif nargs == "+" and not values:
+        message = f"`{key.name}` is empty where {what(context)} takes one value or more"
+        yield Finding("key-values", "error", message, "leave the key out, or write a value", *place)
+    single = tuple(kind for kind in key.types if kind not in ("list", "null"))
+    wrong = [item for item in values if not fits(item, single) or (key.choices and item not in key.choices)]
+    if wrong:
+        wanted = options(key) if key.choices else kinds(replace(key, types=single))
+        message = f"`{key.name}` holds {show(wrong[0])} where {what(context)} takes {wanted}"
+        yield Finding("key-type", "error", message, "", *place)
 
 
 def _words_are_lists(context: Context) -> bool:

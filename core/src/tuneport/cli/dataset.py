@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from tuneport.cli.output import data, json_option, print_json, table, talk
+from tuneport.cli.options import experiment_argument
+from tuneport.cli.output import data, json_option, print_json, printable, table, talk
 
 
 @click.group("dataset")
@@ -35,6 +36,83 @@ def push(name: str, version: str, folder: Path, as_json: bool) -> None:
     if not pushed.created:
         talk("this content is there already: nothing was done")
     data(f"{found.reference}  {found.digest}  {len(found.files)} files, {human(found.size)}")
+
+
+@command.command()
+@experiment_argument
+@click.argument("args", metavar="[-- ARGS...]", nargs=-1, type=click.UNPROCESSED)
+@click.option("--script", metavar="NAME", default="", help="Which prepare_*.py, where there are several.")
+@click.option("--python", metavar="FILE", default="", help="Run it with this interpreter, not the release's.")
+@click.option("--out", metavar="DIR", type=click.Path(path_type=Path), help="Keep the files in this folder.")
+@click.option("--as", "publish", metavar="OWNER/NAME VERSION", nargs=2, help="Publish them as a version.")
+@json_option
+def prepare(
+    experiment: str,
+    args: tuple[str, ...],
+    script: str,
+    python: str,
+    out: Path | None,
+    publish: tuple[str, str] | None,
+    as_json: bool,
+) -> int:
+    """Run the prepare_*.py of EXPERIMENT and check that its method can read what it writes.
+
+    What follows `--` is for the script. Nothing is published while a finding is an error.
+    """
+    from tempfile import TemporaryDirectory
+
+    from tuneport.datasets.reference import parse_name, parse_version
+    from tuneport.errors import UsageError
+
+    if out is None and publish is None:
+        raise UsageError(
+            "say where the data is to go", code="prepare-target", hint="--out DIR, or --as OWNER/NAME VERSION"
+        )
+    if publish is not None:  # before a long preparation, not after it
+        parse_name(publish[0])
+        parse_version(publish[1])
+    if out is not None:
+        return _prepare(experiment, out, script, python, args, publish, as_json)
+    with TemporaryDirectory(prefix="tuneport-prepare-") as scratch:
+        return _prepare(experiment, Path(scratch), script, python, args, publish, as_json)
+
+
+def _prepare(
+    experiment: str,
+    out: Path,
+    script: str,
+    python: str,
+    args: tuple[str, ...],
+    publish: tuple[str, str] | None,
+    as_json: bool,
+) -> int:
+    from tuneport.datasets import prepare as preparing
+    from tuneport.datasets.push import push as publish_folder
+    from tuneport.experiment.findings import finding_to_json, findings_text
+
+    prepared = preparing.prepare(experiment, out, script, python, args)
+    pushed = publish_folder(*publish, out, _Progress()) if publish is not None and prepared.ok else None
+    if as_json:
+        document: dict[str, Any] = {"ok": prepared.ok, "script": prepared.script, "path": str(out.absolute())}
+        document["files"] = {name: dict(facts) for name, facts in prepared.files.items()}
+        document["findings"] = [finding_to_json(finding) for finding in prepared.findings]
+        if publish is not None:
+            document["path"] = str(pushed.version.data) if pushed else ""
+            document["reference"] = pushed.version.reference if pushed else ""
+        print_json(document)
+        return 0 if prepared.ok else 3
+    rows = [
+        (str(facts.get("rows", "-")), printable(", ".join(facts.get("columns", ()))), name)
+        for name, facts in sorted(prepared.files.items())
+    ]
+    data(table(rows, ("rows", "columns", "file")))
+    if prepared.findings:
+        data(findings_text(prepared.findings).rstrip())
+    if pushed is not None:
+        data(f"{pushed.version.reference}  {pushed.version.digest}")
+    elif publish is not None:
+        talk("not published: the data has errors")
+    return 0 if prepared.ok else 3
 
 
 @command.command("ls")

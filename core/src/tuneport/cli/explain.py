@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import click
 
@@ -21,11 +22,21 @@ from tuneport.types import Json, Ref
 @request_flags
 @json_option
 def command(experiment: str, key: str, flags: Flags, as_json: bool) -> None:
-    """Say where KEY of EXPERIMENT gets its value, layer by layer; or what a method (FRAMEWORK/METHOD) is."""
-    if not key and "/" in experiment and not experiment.startswith((".", "/")):
-        _method(experiment, as_json)
-    else:
+    """Say where KEY of EXPERIMENT gets its value, layer by layer; or what a method is.
+
+    A method is named FRAMEWORK/METHOD; with a parameter's name as KEY, what that parameter's values mean.
+    """
+    if not _is_method(experiment):
         _key(experiment, key, flags, as_json)
+    elif key:
+        _parameter(experiment, key, as_json)
+    else:
+        _method(experiment, as_json)
+
+
+def _is_method(name: str) -> bool:
+    """Whether a name with a slash is a method's and no path to an experiment."""
+    return "/" in name and not name.startswith((".", "/")) and not os.path.isdir(name)
 
 
 def _key(experiment: str, key: str, flags: Flags, as_json: bool) -> None:
@@ -97,7 +108,7 @@ def _method(method_id: str, as_json: bool) -> None:
         "homepage": framework.get("homepage", ""),
         "starts_from": list(spec.get("starts_from", ())),
         "identity": dict(spec.get("identity", {})),
-        "papers": list(spec.get("papers", ())),
+        "papers": [*spec.get("papers", ()), *framework.get("papers", ())],
         "explain": dict(spec.get("explain", {})),
         "entry": spec.get("entry", "") or spec.get("surface", {}).get("script", ""),
         "metrics": {"primary": primary, "aliases": aliases},
@@ -109,25 +120,70 @@ def _method(method_id: str, as_json: bool) -> None:
     for name in ("framework", "homepage", "entry"):
         if document[name]:
             data(f"  {name}: {document[name]}")
-    for name in ("starts_from", "papers"):
-        if document[name]:
-            data(f"  {name.replace('_', ' ')}: {', '.join(document[name])}")
+    if document["starts_from"]:
+        data(f"  starts from: {', '.join(document['starts_from'])}")
     for key, value in document["identity"].items():
         data(f"  pins {key} = {_text(value)}")
-    _told(document["explain"])
-    watch = document["explain"].get("watch", {})
-    for name in primary:
-        data(f"  watch {name}" + (f": {watch[name]}" if name in watch else ""))
-
-
-def _told(told: Mapping[str, Json]) -> None:
-    """What a method says about itself: the problem, the idea, the formula, where it is, what to read next."""
+    told = document["explain"]
     for name in ("problem", "words"):
         if name in told:
-            data("\n" + textwrap.fill(told[name], 100, initial_indent="  ", subsequent_indent="  "))
-    for title, name in (("formula", "formula"), ("in the release", "source"), ("next", "next")):
-        if name in told:
-            data(f"\n  {title}:")
-            data("\n".join(f"    {line}" for line in told[name]))
-    if told:
-        data("")
+            data("\n" + _filled(told[name], "  "))
+    _listed("formula", told.get("formula", ()))
+    _listed("in the release", map(_symbol, told.get("symbols", ())))
+    _listed("papers", map(_paper, document["papers"]))
+    watch = told.get("watch", {})
+    metrics = [*primary, *(name for name in watch if name not in primary)]
+    _listed("watch", (f"{name}: {watch[name]}" if name in watch else name for name in metrics))
+    _listed("when it goes wrong", told.get("failures", ()))
+    offered = [name for name in told.get("options", {}) if name in method.params]
+    _listed("choices", (f"tp explain {method_id} {name}" for name in offered))
+    _listed("next", (f"tp explain {name}" for name in told.get("next", ())))
+
+
+def _parameter(method_id: str, name: str, as_json: bool) -> None:
+    from tuneport.experiment.values import describe
+    from tuneport.registry import catalog
+
+    method = catalog.method(method_id)
+    if name not in method.params:
+        close = closest(name, method.params)
+        hint = f"did you mean {close!r}?" if close else f"`tp methods {method_id}` lists them"
+        raise NotFound(f"{method_id} has no parameter {name!r}", code="param-unknown", hint=hint)
+    param = method.params[name]
+    word = catalog.vocabulary().get(name, {})
+    options = method.spec.get("explain", {}).get("options", {}).get(name, {})
+    if as_json:
+        document = {"method": method_id, "parameter": name, "meaning": word.get("meaning", "")}
+        shown = {"schema": dict(param.schema), "keys": list(param.keys), "options": options}
+        print_json({"ok": True, **document, **shown})
+        return
+    data(f"{name}: {word.get('meaning', '')}".rstrip(": "))
+    data(f"  values: {describe(param)}\n  native key: {', '.join(param.keys)}")
+    for value, told in options.items():
+        data(f"\n  {value}\n" + _filled(told["words"], "    "))
+        for line in (*told.get("formula", ()), *map(_symbol, told.get("symbols", ()))):
+            data(_filled(line, "      "))
+        for paper in told.get("papers", ()):
+            data(_filled(_paper(paper), "      "))
+
+
+def _listed(title: str, lines: Iterable[str]) -> None:
+    """A heading and what is below it; nothing where there is nothing."""
+    shown = [_filled(line, "    ", "      ") for line in lines]
+    if shown:
+        data("\n".join((f"\n  {title}:", *shown)))
+
+
+def _filled(text: str, indent: str, further: str = "") -> str:
+    return textwrap.fill(
+        text, 100, initial_indent=indent, subsequent_indent=further or indent, break_on_hyphens=False
+    )
+
+
+def _symbol(item: Mapping[str, str]) -> str:
+    return f"{item['file']}, {item['symbol']}"
+
+
+def _paper(item: Mapping[str, Json]) -> str:
+    where = f"arXiv:{item['arxiv']}" if "arxiv" in item else item.get("url", "")
+    return f"{item['title']} ({item['year']})" + (f", {where}" if where else "")

@@ -6,6 +6,7 @@ A verb NAME lives in `tuneport.cli.NAME` (`completion_` aside) and exports `comm
 from __future__ import annotations
 
 import importlib
+import keyword
 
 import click
 
@@ -20,7 +21,8 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"tuneport.cli.{cmd_name}")
+        name = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name
+        module = importlib.import_module(f"tuneport.cli.{name}")
         command: click.Command = module.command
         return command
 

@@ -78,6 +78,56 @@ _FLAGS = [
 ]
 
 
+_COMMAND_FLAGS = [
+    click.option(
+        "--framework", metavar="NAME", default="", help="Look for the program in this framework only."
+    ),
+    click.option(
+        "--framework-version", metavar="V", default="", help="The release (default: the default one)."
+    ),
+    click.option(
+        "--method", metavar="ID", default="", shell_complete=method_ids, help="Take it as this method."
+    ),
+    click.option("--nodes", type=click.IntRange(1), default=None, help="Machines that the command runs on."),
+    click.option("--gpus-per-node", type=click.IntRange(1), default=None, help="Accelerators of each."),
+    click.option("--facts", metavar="FILE", default="", help="What is known of data, model and hardware."),
+    click.option(
+        "--env", "variables", metavar="NAME=VALUE", multiple=True, help="A variable the command sees."
+    ),
+    click.argument("words", nargs=-1, required=True, metavar="-- CMD...", type=click.UNPROCESSED),
+]
+
+
+def command_flags(function: F) -> F:
+    """Add what `check` and `import` know of an existing command. The verb receives the command's `words`, and
+    the rest as `known`, keywords of `workflow.check`."""
+    import functools
+
+    @functools.wraps(function)
+    def with_flags(*args: Any, **kwargs: Any) -> Any:
+        known: dict[str, Any] = {name: kwargs.pop(name) for name in ("framework", "method", "facts")}
+        known |= {"version": kwargs.pop("framework_version"), "env": _variables(kwargs.pop("variables"))}
+        known |= {name: kwargs.pop(name) or 0 for name in ("nodes", "gpus_per_node")}
+        return function(*args, known=known, **kwargs)
+
+    decorated: Any = with_flags
+    for option in reversed(_COMMAND_FLAGS):
+        decorated = option(decorated)
+    return decorated  # type: ignore[no-any-return]
+
+
+def _variables(given: tuple[str, ...]) -> dict[str, str]:
+    from tuneport.errors import UsageError
+
+    found = {}
+    for variable in given:
+        name, equal, value = variable.partition("=")
+        if not equal or not name:
+            raise UsageError(f"--env {variable!r} is not NAME=VALUE", code="usage")
+        found[name] = value
+    return found
+
+
 def request_flags(function: F) -> F:
     """Add the request flags. The verb receives them as one `flags: Flags`."""
     import functools

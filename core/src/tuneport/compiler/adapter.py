@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from posixpath import normpath
 
 from tuneport import dialects
 from tuneport.compiler.plan import ref_from_json
@@ -47,7 +48,7 @@ class DeclarativeAdapter:
         for flag, location in locations(context).items():
             binding = context.method.spec.get("bind", {}).get(flag)
             if binding is not None:
-                values[binding["key"]] = location_value(location)
+                values[binding["key"]] = bound_value(location)
         return Bindings(values, Origin("request"))
 
     @hookimpl
@@ -90,6 +91,12 @@ def locations(context: Context) -> dict[str, Location]:
     return {name: location for name, location in given.items() if location is not None}
 
 
+def bound_value(location: Location) -> Json:
+    """What a key is set to that takes one file or several."""
+    first = location_value(location)
+    return [first, *map(location_value, location.others)] if location.others else first
+
+
 def location_value(location: Location) -> Value:
     """A location as a literal or as a Ref that the fleet resolves."""
     inside = f"/{location.value}" if location.value else ""
@@ -98,6 +105,14 @@ def location_value(location: Location) -> Value:
     if location.kind == "experiment":
         return Ref("work_dir", "" if location.value == "." else f"/{location.value}")
     return location.value
+
+
+def relative_path(value: Json) -> str:
+    """A path inside the experiment as its list of files spells it; empty for any other value."""
+    if not isinstance(value, str) or not value or value.startswith(("/", "~", "$")) or "://" in value:
+        return ""
+    path = normpath(value)
+    return "" if path.startswith("..") or "${" in path else path
 
 
 def native_value(param: Param, value: Json) -> Json:

@@ -1,26 +1,56 @@
-"""Plain flags of an argparse script: `--epochs=5`, `--amp` for a switch."""
+"""Plain flags of an argparse parser: `--epochs=5`, `--amp` for a switch.
+
+Flags are written in full: a parser that takes abbreviations may find one of them ambiguous in its next release.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 
 from tuneport.dialects import Rendered
 from tuneport.errors import Invalid
 from tuneport.types import Context, Json, Key, Ref, Value
 
+_NEGATIVE = re.compile(r"-\d+|-\d*\.\d+")
+"""What argparse takes for a number, though it starts with a dash, where no flag looks like one."""
+
 
 def render(settings: Mapping[str, Json], context: Context) -> Rendered:
     """Each key above the defaults as one flag. `settings.dashes: true` writes `--batch-size` for
-    `batch_size`; the script's own spelling, where it was read, wins."""
+    `batch_size`; the spelling of the release's parser, or of the script where it was read, wins."""
     script = context.method.spec.get("surface", {}).get("script", "")
     spelling = context.facts.get("scripts", {}).get(script, {}).get("flags", {})
     words: list[Value] = []
     for name in sorted(context.own):
-        flag = spelling.get(name, {})
+        key = context.release.keys.get(name)
+        flag = spelling.get(name) or _flag(key)
         style = flag.get("style") or f"--{name.replace('_', '-') if settings.get('dashes') else name}"
-        words += _words(style, context.own[name], context.release.keys.get(name), flag)
+        if flag.get("action") == "store_true" and context.own[name] is False and flag.get("default") is True:
+            words.append(_opposite(style, name, context.release.keys))
+            continue
+        if any(map(_NEGATIVE.fullmatch, (item.get("style", "") for item in spelling.values()))):
+            flag = {**flag, "numbers": True}
+        words += _words(style, context.own[name], key, flag)
     return Rendered(argv=tuple(words))
+
+
+def _flag(key: Key | None) -> dict[str, Json]:
+    """What a surface says of a flag."""
+    if key is None:
+        return {}
+    return {**key.flag, **({} if key.required else {"default": key.default})}
+
+
+def _opposite(style: str, name: str, keys: Mapping[str, Key]) -> str:
+    """The flag that turns off what another one can only turn on."""
+    for key in keys.values():
+        if key.flag.get("dest") == name and key.flag.get("action") == "store_false":
+            return str(key.flag.get("style") or f"--{key.name}")
+    message = f"{style} is on unless said otherwise, and no flag turns it off"
+    raise Invalid(message, code="dialect-switch", hint="leave the key out of config.yaml")
 
 
 def _words(style: str, value: Json, key: Key | None, flag: Mapping[str, Json]) -> Iterator[Value]:
@@ -42,8 +72,12 @@ def _words(style: str, value: Json, key: Key | None, flag: Mapping[str, Json]) -
     elif isinstance(value, list) and action == "append":
         yield from (f"{style}={text_of(item)}" for item in value)
     elif isinstance(value, list):
-        texts = [text_of(item) for item in value]
-        if any(text.startswith("-") for text in texts):
+        texts = [_item(item) for item in value]
+        if len(texts) == 1 and flag.get("nargs") in ("*", "+"):
+            yield f"{style}={texts[0]}"
+            return
+        numbers = not flag.get("numbers")  # unless flags of the parser look like numbers
+        if any(text.startswith("-") and not (numbers and _NEGATIVE.fullmatch(text)) for text in texts):
             message = f"{style}: an item that starts with a dash cannot be given in a list"
             raise Invalid(message, code="dialect-dash", hint="rename it, or read the list from a file")
         yield from (style, *texts)
@@ -51,12 +85,19 @@ def _words(style: str, value: Json, key: Key | None, flag: Mapping[str, Json]) -
         yield f"{style}={text_of(value)}"
 
 
+def _item(value: Json) -> str:
+    """An item of a list. argparse takes -0.00001 for a number there, and -1e-05 for a flag."""
+    if isinstance(value, float) and value < 0:
+        return format(Decimal(repr(value)), "f")
+    return text_of(value)
+
+
 def _truth(style: str, value: bool, key: Key | None, flag: Mapping[str, Json]) -> Iterator[str]:
     """A switch is there or not, whatever its absence means; a flag with a value gets the word."""
     action = flag.get("action", "")
     if action == "boolean_optional":
         yield style if value else f"--no-{style.lstrip('-')}"
-    elif action.startswith("store_") or (not flag and key is not None and key.types == ("bool",)):
+    elif action.startswith("store_") or (not action and key is not None and key.types == ("bool",)):
         yield from [style] * value
     elif flag.get("converter") == "bool":
         yield f"{style}={'true' if value else ''}"  # bool() takes every text but the empty one for true

@@ -12,47 +12,45 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tuneport.errors import Invalid
+from tuneport.shell.gaps import blank, open_
+from tuneport.shell.gaps import shown as shown_text
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)\Z", re.S)
 _PYTHON = re.compile(r"(?:.*/)?python[0-9.]*\Z")
 # Launcher -> its flags that stand alone; every other one takes a value, after `=` or as the next word.
 _ALONE = {
-    "torchrun": {"--standalone", "--no-python", "--no_python", "--run-path", "--run_path", "--help", "-h"},
-    "uv": {"--isolated", "--active", "--no-sync", "--frozen", "--locked", "--no-project", "--offline"}
-    | {"--quiet", "-q", "--verbose", "-v", "--all-extras", "--no-dev", "--no-cache", "-n"},
-    "python": {
-        "-u",
-        "-B",
-        "-E",
-        "-I",
-        "-O",
-        "-OO",
-        "-P",
-        "-q",
-        "-s",
-        "-S",
-        "-v",
-        "-d",
-        "-i",
-        "-b",
-        "-bb",
-        "-x",
-    },
-    "env": {"-i", "-", "--ignore-environment"},
-    "nohup": set(),
-    "time": {"-p"},
-    "exec": {"-c", "-l"},
-    "nsys": set(),
+    "deepspeed": "--no_python --no_local_rank --no_ssh --no_ssh_check --force_multi --save_pid "
+    "--elastic_training --bind_cores_to_rank -q --quiet",
+    "torchrun": "--standalone --no-python --no_python --run-path --run_path --help -h",
+    "uv": "--isolated --active --no-sync --frozen --locked --no-project --offline --quiet -q --verbose -v "
+    "--all-extras --no-dev --no-cache -n --no-capture-output --live-stream",
+    "python": "-u -B -E -I -O -OO -P -q -s -S -v -d -i -b -bb -x",
+    "env": "-i - --ignore-environment",
+    "nohup": "",
+    "time": "-p",
+    "exec": "-c -l",
+    "nsys": "",
+    "nice": "",
+    "numactl": "",
+    "setsid": "-c -f -w",
+    "srun": "-u --unbuffered -l --label --overlap --exclusive --pty -v -Q -K",
+    "stdbuf": "",
+    "sudo": "-E -H -n -S",
+    "timeout": "-v --verbose --foreground --preserve-status",
 }
+_RUNNERS = ("uv", "poetry", "pdm", "conda", "pixi")
+_SHELL_ALONE = re.compile(r"[-+][a-zA-Z]+\Z")
 _SHELLS = ("sh", "bash", "zsh", "dash")
-_NODES = ("--nnodes",)
-_PROCESSES = ("--nproc-per-node", "--nproc_per_node")
+_NODES = ("--nnodes", "--num_nodes")
+_PROCESSES = ("--nproc-per-node", "--nproc_per_node", "--num_gpus", "--num_accelerators")
 
 
 @dataclass(slots=True)
 class Invocation:
     """A program and its arguments. `module` is dotted (a file is named by its path, with `is_file`);
-    `nodes` and `per_node` are what a launcher says, 0 where it says nothing."""
+    `nodes` and `per_node` are what a launcher says, 0 where it says nothing, and `nodes` is -1 where that is
+    not known. Where a shell is started instead, `script` is the file it reads or `text` what it is given
+    after `-c`. `file` and `line` say where in a script it is started."""
 
     module: str = ""
     is_file: bool = False
@@ -61,6 +59,10 @@ class Invocation:
     launchers: list[str] = field(default_factory=list)
     nodes: int = 0
     per_node: int = 0
+    script: str = ""
+    text: str = ""
+    file: str = ""
+    line: int = 0
 
 
 def take_apart(words: Sequence[str]) -> Invocation:
@@ -78,6 +80,11 @@ def take_apart(words: Sequence[str]) -> Invocation:
             rest = rest[1:]
             continue
         name = os.path.basename(rest[0])
+        if blank(rest[0]):  # launcher options, or an interpreter, that nobody knows
+            if rest[1:2] == ["-m"]:
+                return _program(found, rest[1:])
+            rest = rest[1:]
+            continue
         if _PYTHON.match(rest[0]):
             return _program(found, _skip("python", rest[1:], found))
         if rest[0].endswith(".py"):
@@ -85,29 +92,44 @@ def take_apart(words: Sequence[str]) -> Invocation:
         if name == "torchrun":
             found.launchers.append(name)
             return _program(found, _skip("torchrun", rest[1:], found))
-        if name.endswith((".sh", ".bash")) or (name in _SHELLS and len(rest) > 1):
-            raise Invalid(
-                f"{rest[-1] if name in _SHELLS else rest[0]} is a shell script, which is not read",
-                code="command-script",
-                hint="give the command that it runs: tp check -- python -m package.module key=value",
-            )
+        if name == "deepspeed":
+            return _deepspeed(found, rest[1:])
+        if name.endswith((".sh", ".bash")):
+            found.script, found.arguments = rest[0], rest[1:]
+            return found
+        if name in _SHELLS and len(rest) > 1:
+            return _shell(found, rest[1:])
         if name == "ray" and rest[1:3] == ["job", "submit"]:
             rest = _ray(found, rest[3:])
-        elif name in ("uv", "poetry") and rest[1:2] == ["run"]:
+        elif name in _RUNNERS and rest[1:2] == ["run"]:
             found.launchers.append(name)
             rest = _skip("uv", rest[2:], found)
         elif name in _ALONE:
             rest = _skip(name, rest[1:], found)
+            rest = rest[1:] if name == "timeout" else rest
         elif not found.launchers and "=" not in rest[0] and "/" not in rest[0] and "." in rest[0]:
             return _module(found, rest)  # a module's name alone, as `python -m` takes it
         else:
             break
-    shown = " ".join(words[:4])
+    shown = shown_text(" ".join(words[:4]))
     raise Invalid(
         f"no program is started by {shown!r} that can be checked",
         code="command-unknown",
         hint="give the command as a shell gets it: tp check -- python -m package.module key=value",
     )
+
+
+def _shell(found: Invocation, rest: list[str]) -> Invocation:
+    """What follows `bash`."""
+    while rest and _SHELL_ALONE.match(rest[0]):
+        if "c" in rest[0] and rest[0][0] == "-" and len(rest) > 1:
+            found.text, found.arguments = rest[1], rest[2:]
+            return found
+        rest = rest[2:] if rest[0].endswith(("o", "O")) else rest[1:]
+    if not rest or rest[0].startswith("-"):
+        raise Invalid("the shell is given no script", code="command-unknown", hint="bash script.sh …")
+    found.script, found.arguments = rest[0], rest[1:]
+    return found
 
 
 def _program(found: Invocation, rest: list[str]) -> Invocation:
@@ -116,10 +138,22 @@ def _program(found: Invocation, rest: list[str]) -> Invocation:
         if rest[1:2] in (["torch.distributed.run"], ["torch.distributed.launch"]):
             found.launchers.append("torchrun")
             return _program(found, _skip("torchrun", rest[2:], found))
+        if rest[1:2] == ["deepspeed.launcher.runner"]:
+            return _deepspeed(found, rest[2:])
         return _module(found, rest[1:])
     if rest and rest[0] in ("--module",):
         return _module(found, rest[1:])
     return _file(found, rest)
+
+
+def _deepspeed(found: Invocation, rest: list[str]) -> Invocation:
+    """What follows `deepspeed`: its flags in any order, then a file, or with --module a module."""
+    found.launchers.append("deepspeed")
+    rest = _skip("deepspeed", rest, found)
+    module = False
+    while rest[:1] == ["--module"]:
+        module, rest = True, _skip("deepspeed", rest[1:], found)
+    return _module(found, rest) if module else _file(found, rest)
 
 
 def _module(found: Invocation, rest: list[str]) -> Invocation:
@@ -142,8 +176,13 @@ def _file(found: Invocation, rest: list[str]) -> Invocation:
 
 def _skip(launcher: str, rest: list[str], found: Invocation) -> list[str]:
     """What follows a launcher's own flags."""
-    alone = _ALONE[launcher]
-    while rest and rest[0].startswith("-") and rest[0] not in ("-m", "--module"):
+    alone = _ALONE[launcher].split()
+    while rest and (rest[0].startswith("-") or blank(rest[0])) and rest[0] not in ("-m", "--module"):
+        if blank(rest[0]) and rest[1:2] and (rest[1].startswith("-") or rest[1].endswith(".py")):
+            rest = rest[1:]
+            continue
+        if blank(rest[0]):
+            break
         flag, equal, value = rest[0].partition("=")
         if flag == "--":
             return rest[1:]
@@ -154,8 +193,12 @@ def _skip(launcher: str, rest: list[str], found: Invocation) -> list[str]:
             value, rest = (rest[1] if len(rest) > 1 else ""), rest[1:]
         rest = rest[1:]
         number = re.match(r"(?:\d+:)?(\d+)\Z", value)
-        if flag in _NODES and number:
+        if flag in _NODES and open_(value):
+            found.nodes = -1
+        elif flag in _NODES and number:
             found.nodes = int(number[1])
+        elif flag in _PROCESSES and open_(value):
+            found.nodes = -1
         elif flag in _PROCESSES and number:
             found.per_node = int(number[1])
     return rest

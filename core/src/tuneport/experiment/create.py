@@ -47,14 +47,26 @@ def new_experiment(
     Raises:
         Invalid: the name is taken or impossible. NotFound: the method, release or source is unknown.
     """
+    target = new_folder(here, name)
+    files, chosen, release = _copied(source, version) if source else _fresh(method, version)
+    fresh = lock.make(chosen, release)
+    write_folder(target, {**files, lock.NAME: lock.text(fresh)})
+    return target, fresh
+
+
+def new_folder(here: project.Folder, name: str) -> Path:
+    """Where a new experiment goes.
+
+    Raises:
+        Invalid: the name is taken or impossible.
+    """
     if not project.NAME.match(name):
         hint = "use letters, digits, dot, dash and underscore; start with a letter or digit"
         raise Invalid(f"{name!r} cannot be the name of an experiment", code="experiment-name", hint=hint)
-    files, chosen, release = _copied(source, version) if source else _fresh(method, version)
-    fresh = lock.make(chosen, release)
     target = here.experiments / name
-    _write_folder(target, {**files, lock.NAME: lock.text(fresh)})
-    return target, fresh
+    if os.path.lexists(target):
+        raise Invalid(f"{target} exists already", code="experiment-exists", hint="choose another name")
+    return target
 
 
 def upgrade_lock(name: str, version: str = "", method: str = "") -> list[dict[str, Json]]:
@@ -128,8 +140,12 @@ def _copied(source: str, version: str) -> tuple[dict[str, Path | str], str, str]
     return files, written.lock["recipe"]["name"], version or written.lock["framework"]["version"]
 
 
-def _write_folder(target: Path, files: dict[str, Path | str]) -> None:
-    """Build the folder under another name and rename it."""
+def write_folder(target: Path, files: dict[str, Path | str]) -> None:
+    """Build the folder under another name and rename it.
+
+    Raises:
+        Invalid: it is there already.
+    """
     partial = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         partial.mkdir(parents=True)

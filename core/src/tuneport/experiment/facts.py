@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tuneport.errors import Invalid, NotFound, TuneportError
+from tuneport.experiment import tables
 from tuneport.experiment.yamlread import read_text, read_yaml
 from tuneport.types import Finding, Json, Location, Request
 
@@ -20,7 +21,6 @@ IGNORED = {"__pycache__", ".git", ".venv", ".ipynb_checkpoints", ".DS_Store"}
 MAX_FILES = 2_000
 MAX_SCRIPTS = 200
 MAX_BYTES = 256 * 1024 * 1024
-SAMPLE = 64 * 1024 * 1024
 
 
 def source_files(folder: Path) -> tuple[dict[str, str], list[Finding]]:
@@ -98,13 +98,13 @@ def gather(
                 findings.append(Finding("dataset-not-here", "note", missing, hint, f"--{split}-dataset"))
         else:
             path = local_path(location, folder)
-        if location is None or path is None:
+        if location is None or path is None or location.others:  # what one of several holds says little
             continue
         if not path.exists():
             message = f"{flag} {location.value} is not on this machine"
             findings.append(Finding("data-not-here", "note", message, "it must be where the job runs", flag))
         elif path.is_file():
-            facts["data"][split] = {"path": str(path), **_table(path)}
+            facts["data"][split] = {"path": str(path), **tables.read(path)}
     model = local_path(request.model, folder)
     if model is not None and request.model is not None:
         if not model.exists():
@@ -156,46 +156,6 @@ def read_declared(path: Path) -> dict[str, Json]:
         raise Invalid(f"the facts file {path} is broken", code="facts-broken", findings=findings)
     declared: dict[str, Json] = document.data
     return declared
-
-
-def _table(path: Path) -> dict[str, Json]:
-    """Columns, rows and what else is plain to see of a data file; nothing for kinds that nobody reads."""
-    import csv
-
-    try:
-        if path.suffix == ".parquet":
-            from tuneport.experiment.parquet import table
-
-            return table(path)
-        if path.suffix in (".jsonl", ".ndjson"):
-            return _json_lines(path)
-        if path.suffix in (".csv", ".tsv"):
-            with path.open(newline="", encoding="utf-8") as stream:
-                reader = csv.reader(stream, delimiter="\t" if path.suffix == ".tsv" else ",")
-                columns = next(reader, [])
-                if path.stat().st_size > SAMPLE:
-                    return {"columns": columns}
-                return {"columns": columns, "rows": sum(1 for _ in reader)}
-    except (OSError, ValueError, RecursionError, csv.Error):
-        return {}
-    return {}
-
-
-_KINDS = {str: "string", bool: "bool", int: "int64", float: "double", list: "list", dict: "struct"}
-
-
-def _json_lines(path: Path) -> dict[str, Json]:
-    with path.open("rb") as stream:
-        first = stream.readline(1 << 20)
-        record = json.loads(first) if first.strip() else {}
-        record = record if isinstance(record, dict) else {}
-        facts: dict[str, Json] = {"columns": sorted(record)}
-        facts["column_types"] = {
-            name: _KINDS[type(value)] for name, value in record.items() if type(value) in _KINDS
-        }
-        if path.stat().st_size <= SAMPLE:
-            facts["rows"] = bool(first.strip()) + sum(1 for line in stream if line.strip())
-        return facts
 
 
 def _functions(folder: Path) -> dict[str, Json]:

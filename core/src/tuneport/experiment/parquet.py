@@ -6,6 +6,7 @@ bounded by the footer's own length, so a damaged file costs no more than a sound
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ _UTF8 = 0
 
 
 def table(path: Path) -> dict[str, Json]:
-    """`columns`, `column_types` and `rows`; `data_source_values` where statistics pin them down.
+    """`columns`, `column_types`, `column_fields` (of records) and `rows`; `data_source_values` where
+    statistics pin them down.
 
     Raises:
         ValueError: not a Parquet file, or its footer is damaged.
@@ -47,18 +49,36 @@ def _facts(fields: dict[int, Any]) -> dict[str, Json]:
     # 6 converted type, 10 logical type.
     schema: list[dict[int, Any]] = fields[2]
     types: dict[str, Json] = {}
+    inside: dict[str, Json] = {}
     position = 1
     for _ in range(schema[0].get(5, 0)):
         element = schema[position]
-        types[element[4].decode("utf-8", "replace")] = _type(element)
+        name = _name(element)
+        types[name] = _type(element)
+        if types[name] == "struct":
+            inside[name] = [_name(schema[child]) for child in _children(schema, position)]
         position = _after(schema, position)
     if type(fields[3]) is not int or fields[3] < 0:
         raise ValueError("no number of rows")
     facts: dict[str, Json] = {"columns": list(types), "column_types": types, "rows": fields[3]}
+    facts["column_fields"] = inside
     values = _constant(fields.get(4, []), "data_source")
     if values is not None:
         facts["data_source_values"] = values
     return facts
+
+
+def _name(element: dict[int, Any]) -> str:
+    name: str = element[4].decode("utf-8", "replace")
+    return name
+
+
+def _children(schema: list[dict[int, Any]], position: int) -> Iterator[int]:
+    """The indexes of the elements right below one."""
+    child = position + 1
+    for _ in range(schema[position].get(5, 0)):
+        yield child
+        child = _after(schema, child)
 
 
 def _type(element: dict[int, Any]) -> str:

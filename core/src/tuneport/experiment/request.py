@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tuneport.errors import TuneportError
@@ -182,7 +182,19 @@ def _data(
             hint = "give a path inside the dataset, or leave the dataset out"
             findings.append(Finding("dataset-path", "error", message, hint, f"--{split}-data"))
             return None
-    return _location(inside, dataset, written, path)
+    first, *others = _parts(inside, dataset)
+    location = _location(first, dataset, written, path)
+    more = [_location(part, dataset, written, path) for part in others]
+    if location is None or not more:
+        return location
+    return replace(location, others=tuple(part for part in more if part is not None))
+
+
+def _parts(text: str, dataset: str) -> list[str]:
+    """Several files, separated by commas; one whose name has a comma is still one."""
+    if "," not in text or (not dataset and os.path.exists(text)):
+        return [text]
+    return [part.strip() for part in text.split(",") if part.strip()] or [text]
 
 
 def _location(text: str, dataset: str, written: Written, from_flag: str) -> Location | None:

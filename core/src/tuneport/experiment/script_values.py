@@ -131,7 +131,7 @@ def method_of(owner: Any, name: str, args: Sequence[Any]) -> Any:
 
 
 def builtin(symbol: Symbol, args: Sequence[Any]) -> Any:
-    """`type(x)`, `list(x)`, `sorted(x)`, `str(x)` of a known value."""
+    """`type(x)`, `list(x)`, `sorted(x)`, `str(x)`, `int(x)`, `float(x)` of a known value."""
     name = symbol.name.removeprefix("builtins.")
     first = args[0] if len(args) == 1 else UNKNOWN
     if name == "type" and isinstance(first, bool | int | float | str):
@@ -142,7 +142,15 @@ def builtin(symbol: Symbol, args: Sequence[Any]) -> Any:
         return sorted(first) if all(isinstance(item, str) for item in first) else UNKNOWN
     if name == "str" and isinstance(first, str | int):
         return str(first)
+    if name in ("int", "float") and isinstance(first, int | float) and abs(first) <= _MAX_NUMBER:
+        return int(first) if name == "int" else float(first)
     return UNKNOWN
+
+
+def equal(left: Any, right: Any) -> Any:
+    """Whether two plain values are equal, as Python compares them; UNKNOWN for anything else."""
+    plain_ones = all(item is None or isinstance(item, bool | int | float | str) for item in (left, right))
+    return left == right if plain_ones else UNKNOWN
 
 
 def flags_of(

@@ -235,9 +235,14 @@ class _Walker:
                 return values.join([self.value(part, scope) for part in node.values])
             case ast.FormattedValue(conversion=-1, format_spec=None):
                 return self.value(node.value, scope)
+            case ast.Compare(ops=[ast.Eq() | ast.NotEq() as op], comparators=[right_side]):
+                found = values.equal(self.value(node.left, scope), self.value(right_side, scope))
+                return found if found is UNKNOWN or isinstance(op, ast.Eq) else not found
             case ast.IfExp():
-                self.value(node.test, scope)
+                test = self.value(node.test, scope)
                 one, other = self.value(node.body, scope), self.value(node.orelse, scope)
+                if isinstance(test, bool):
+                    return one if test else other
                 return one if values.same(one, other) else UNKNOWN
             case ast.NamedExpr():
                 value = self.value(node.value, scope)

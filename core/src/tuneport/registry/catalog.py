@@ -20,6 +20,8 @@ _PROSE = ("title", "summary", "papers", "explain", "metrics", "starts_from", "ex
 _TALK = ("note", "hint", "say", "source")  # of a parameter, binding, rule or move
 _TALK_MAPS = ("reserved", "requires_files")  # key -> sentence
 _OWN = ("method", "title")
+FLAG = ("style", "action", "nargs", "dest", "converter")
+"""How a command line says a key, in a surface."""
 MAX_EXTENDS = 50
 _MAX_SURFACE = 16 * 1024 * 1024
 
@@ -158,6 +160,7 @@ def _key(name: str, item: Mapping[str, Json]) -> Key:
         bool(item.get("required", False)),
         tuple(item.get("choices", ())),
         item.get("source", ""),
+        flag={name: item[name] for name in FLAG if name in item},
     )
 
 
@@ -319,13 +322,12 @@ def templates(method_id: str) -> dict[str, Path]:
 
 
 def _templates(framework: str, spec: Mapping[str, Json]) -> dict[str, Index]:
-    prefix = f"{spec.get('templates', '')}/"
-    if prefix == "/":
-        return {}
+    wanted = spec.get("templates", ())
     known = _index(framework)["templates"]
-    return {
-        name.removeprefix(prefix): item for name, item in sorted(known.items()) if name.startswith(prefix)
-    }
+    found: dict[str, Index] = {}
+    for prefix in [f"{folder}/" for folder in ([wanted] if isinstance(wanted, str) else wanted)]:
+        found |= {name.removeprefix(prefix): known[name] for name in known if name.startswith(prefix)}
+    return dict(sorted(found.items()))
 
 
 def metric_aliases(method_id: str, _release: str = "") -> tuple[list[str], dict[str, list[str]]]:

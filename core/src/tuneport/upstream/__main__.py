@@ -1,4 +1,7 @@
-"""`python -m tuneport.upstream FRAMEWORK RELEASE ROOT… --entry MODULE --artefact FILE --out FILE`."""
+"""`python -m tuneport.upstream FRAMEWORK RELEASE ROOT… --entry MODULE --artefact FILE --out FILE`.
+
+`--parser MODULE` instead of `--entry` where the module adds its flags to an argparse parser itself.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tuneport.errors import TuneportError
+from tuneport.upstream.argparse_flags import scan_parser
 from tuneport.upstream.dataclasses import scan_entry
 from tuneport.upstream.sources import Sources
 
@@ -23,14 +27,23 @@ def surface(
     entries: Sequence[str],
     artefacts: Sequence[Path],
     assume: Mapping[str, bool] | None = None,
+    parsers: Sequence[str] = (),
 ) -> tuple[dict[str, Any], list[str]]:
-    """A surface document, and the `entry: key` pairs whose default only the host decides."""
+    """A surface document, and the `entry: key` pairs whose default only the host decides.
+
+    Args:
+        entries: modules that parse dataclasses. parsers: those that make an argparse parser themselves.
+    """
     scans = {entry: scan_entry(sources, entry, assume) for entry in entries}
+    scans |= {entry: scan_parser(sources, entry) for entry in parsers}
     document = {
         "framework": framework,
         "release": release,
         "artefacts": [artefact(path) for path in artefacts],
-        "entries": {entry: {"keys": scan.keys} for entry, scan in scans.items()},
+        "entries": {
+            entry: {**({"parser": "argparse"} if entry in parsers else {}), "keys": scan.keys}
+            for entry, scan in scans.items()
+        },
     }
     return document, [f"{entry}: {name}" for entry, scan in scans.items() for name in scan.unknown]
 
@@ -49,7 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("framework")
     parser.add_argument("release")
     parser.add_argument("roots", nargs="+", type=Path, metavar="ROOT", help="folder that holds packages")
-    parser.add_argument("--entry", action="append", required=True, help="module that parses arguments")
+    parser.add_argument("--entry", action="append", default=[], help="module that parses dataclasses")
+    parser.add_argument("--parser", action="append", default=[], help="module that makes an argparse parser")
     parser.add_argument(
         "--artefact", action="append", default=[], type=Path, help="wheel the roots came from"
     )
@@ -64,6 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.entry,
             options.artefact,
             dict.fromkeys(options.assume, True),
+            options.parser,
         )
     except TuneportError as error:
         sys.stderr.write(f"{error.message}\n" + (f"  hint: {error.hint}\n" if error.hint else ""))
@@ -78,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def dumps(document: Mapping[str, Any]) -> str:
     """JSON with one key of a surface per line, so that two releases can be compared by eye."""
     entries = {
-        name: {"keys": {key: f"@{name}@{key}@" for key in entry["keys"]}}
+        name: {**entry, "keys": {key: f"@{name}@{key}@" for key in entry["keys"]}}
         for name, entry in document["entries"].items()
     }
     text = json.dumps({**document, "entries": entries}, indent=1, ensure_ascii=False)

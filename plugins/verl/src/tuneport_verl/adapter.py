@@ -7,26 +7,23 @@ from dataclasses import replace
 from functools import cache
 from importlib.resources import files as package_files
 
-from tuneport.compiler.adapter import DeclarativeAdapter, location_value, locations, script_plan
+from tuneport.compiler.adapter import DeclarativeAdapter, bound_value, location_value, locations, script_plan
+from tuneport.compiler.ray_cluster import on_cluster
 from tuneport.hookspec import hookimpl
 from tuneport.types import (
     Bindings,
-    Command,
     Context,
-    FileSpec,
     Finding,
     Json,
     LaunchPlan,
     Location,
     Origin,
-    Ref,
     Value,
 )
 
 from tuneport_verl import correction, memory, params, places, pools, reward, steps, versions
 
 MAIN = "main.py"
-CLUSTER = "tuneport-cluster.py"
 EXPORTER = "tuneport-export.py"
 
 
@@ -40,10 +37,10 @@ class Adapter(DeclarativeAdapter):
         yield from places.check(context)
         yield from steps.check(context)
         yield from versions.check(context)
+        yield from memory.check(context)
         if _is_rl(context):
             yield from correction.check(context)
             yield from reward.check(context)
-            yield from memory.check(context)
             yield from _visible(context)
 
     @hookimpl
@@ -52,7 +49,7 @@ class Adapter(DeclarativeAdapter):
         for flag, location in locations(context).items():
             binding = context.method.spec.get("bind", {}).get(flag)
             if binding is not None:
-                values[binding["key"]] = location_value(location)
+                values[binding["key"]] = bound_value(location)
         model, has_critic = context.request.model, "critic_learning_rate" in context.method.params
         if has_critic and model is not None and "critic.model.path" not in context.own:
             values["critic.model.path"] = location_value(model)
@@ -71,7 +68,7 @@ class Adapter(DeclarativeAdapter):
             return plan
         (command,) = plan.commands
         command = replace(command, argv=_program(context, command.argv))
-        return replace(plan, commands=tuple(_on_cluster(context, command)))
+        return replace(plan, commands=tuple(on_cluster(context, command)))
 
     @hookimpl
     def export(self, context: Context, checkpoint: Location, format: str) -> LaunchPlan | None:  # noqa: A002
@@ -97,24 +94,6 @@ def _program(context: Context, argv: tuple[Value, ...]) -> tuple[Value, ...]:
         return argv
     position = argv.index("-m")
     return (*argv[:position], MAIN, *argv[position + 2 :])
-
-
-def _on_cluster(context: Context, command: Command) -> Iterable[Command]:
-    """The command as it is on one node; on several, or with a pool beside it, inside a Ray cluster."""
-    used = {command.pool, *context.topology.roles.values()}
-    beside = [pool for pool in context.topology.pools if pool.name in used]
-    nodes = sum(pool.nodes for pool in beside)
-    if nodes <= 1:
-        yield command
-        return
-    words: tuple[Value, ...] = (Ref("python"), CLUSTER, str(nodes), Ref("node_rank"), Ref("head_addr"))
-    words = (*words, Ref("head_port"), "--", *command.argv[1:])
-    files = {**command.files, CLUSTER: FileSpec("text", _script("cluster_script.py"))}
-    yield replace(command, argv=words, files=files)
-    for pool in beside:
-        if pool.name != command.pool:
-            role = next(role for role, name in context.topology.roles.items() if name == pool.name)
-            yield replace(command, role=role, argv=words, files=files, pool=pool.name)
 
 
 def _visible(context: Context) -> Iterable[Finding]:

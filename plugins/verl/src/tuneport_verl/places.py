@@ -6,8 +6,8 @@ Workers may start in another folder than the job, so a file of the experiment is
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from posixpath import normpath
 
+from tuneport.compiler.adapter import relative_path
 from tuneport.types import Context, Finding, Json, Ref
 
 FILES = (
@@ -29,7 +29,7 @@ def files(context: Context, bound: Mapping[str, Json]) -> dict[str, Json]:
     return {
         key: Ref("work_dir", f"/{name}")
         for key in FILES
-        if (name := _relative(settings.get(key))) in context.files
+        if (name := relative_path(settings.get(key))) in context.files
     }
 
 
@@ -51,20 +51,12 @@ def moved(context: Context) -> dict[str, Json]:
 def check(context: Context) -> Iterator[Finding]:
     """Findings for files that a configuration names and the experiment does not have."""
     for key in FILES:
-        name = _relative(context.own.get(key))
+        name = relative_path(context.own.get(key))
         if name and context.files and name not in context.files and _is_ours(context, key):
             origin = context.origins[key]
             message = f"the experiment has no {context.own[key]}, which `{key}` names"
             hint = "write it, or name a file by its full path on the machines that run"
             yield Finding("verl-file-missing", "error", message, hint, key, origin.file, origin.line, _SOURCE)
-
-
-def _relative(value: Json) -> str:
-    """A path inside the experiment as its list of files spells it; empty for any other value."""
-    if not isinstance(value, str) or not value or value.startswith(("/", "~", "$")) or "://" in value:
-        return ""
-    path = normpath(value)
-    return "" if path.startswith("..") or "${" in path else path
 
 
 def _is_ours(context: Context, key: str) -> bool:

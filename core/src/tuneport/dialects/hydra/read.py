@@ -9,14 +9,16 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 from tuneport.checks.rules import nested
+from tuneport.checks.undecided import UNDECIDED
 from tuneport.dialects.hydra.defaults import Tree
 from tuneport.dialects.hydra.interpolate import Resolver, Unresolved
 from tuneport.dialects.hydra.parse import Override, OverrideError, parse_override
 from tuneport.dialects.hydra.render import branches_of, equal
+from tuneport.shell.gaps import Word, open_
 from tuneport.text import closest_key
 from tuneport.types import Finding, Json, Key
 
@@ -40,12 +42,13 @@ class Words:
 @dataclass(slots=True)
 class Applied:
     """What the overrides do to the composed keys. `own` holds what was set, by key; `added` those of them
-    that came with `+`; `deleted` the keys taken out."""
+    that came with `+`; `deleted` the keys taken out; `places` where a script sets a key."""
 
     own: dict[str, Json] = field(default_factory=dict)
     added: set[str] = field(default_factory=set)
     deleted: list[str] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
+    places: dict[str, Word] = field(default_factory=dict)
 
 
 class _Stop(Exception):
@@ -77,11 +80,23 @@ def take_apart(arguments: Sequence[str]) -> Words:
         parsed = {"overrides": [word for word in arguments if not word.startswith("-") and "=" in word]}
     for text in parsed.pop("overrides"):
         try:
-            words.overrides.append(parse_override(text))
+            words.overrides.append(_override(text))
         except OverrideError as error:
-            words.findings.append(_unreadable(text, error))
+            words.findings.append(placed(_unreadable(text, error), text))
     words.flags = {name: str(value) for name, value in parsed.items() if value}
     return words
+
+
+def _override(text: str) -> Override:
+    if not open_(text):
+        return parse_override(text)
+    known = parse_override(text.partition("=")[0] + "=x")
+    return replace(known, text=text, value=UNDECIDED)
+
+
+def placed(finding: Finding, text: str) -> Finding:
+    """A finding with the place of the word that it is about, where that comes from a script."""
+    return replace(finding, file=text.file, line=text.line) if isinstance(text, Word) else finding
 
 
 def _unreadable(text: str, error: OverrideError) -> Finding:
@@ -108,14 +123,15 @@ def choices(words: Words, tree: Tree) -> tuple[dict[str, Json], list[Override], 
         if not group or isinstance(word.value, dict):
             if word.package is not None:
                 message = f"{word.text!r} looks like a choice of files, but there is no group {word.key!r}"
-                findings.append(Finding("group-unknown", "error", message, "", word.key, source=_DOCS))
+                unknown = Finding("group-unknown", "error", message, "", word.key, source=_DOCS)
+                findings.append(placed(unknown, word.text))
             else:
                 others.append(word)
             continue
         name = word.key if word.package is None else f"{word.key}@{word.package}"
         finding = _choose(word, name, chosen)
         if finding is not None:
-            findings.append(finding)
+            findings.append(placed(finding, word.text))
     return chosen, others, findings
 
 
@@ -127,6 +143,9 @@ def _choose(word: Override, name: str, chosen: dict[str, Json]) -> Finding | Non
     if word.sign == "~":
         chosen[f"~{name}"] = word.value if isinstance(word.value, str) else ""
         return None
+    if word.value is UNDECIDED:
+        chosen[name] = UNDECIDED
+        return None
     if not isinstance(word.value, str):
         return Finding("group-option", "error", f"`{name}` takes the name of an option", "", name)
     key = f"+{name}" if word.sign else name
@@ -134,14 +153,20 @@ def _choose(word: Override, name: str, chosen: dict[str, Json]) -> Finding | Non
     chosen[key] = word.value
     if before is not None and word.sign:
         return Finding("group-twice", "error", f"`{name}` is added twice", "delete one of them", name)
-    return _twice(name, before, word.value) if before is not None else None
+    return twice(name, before, word.value) if before is not None else None
 
 
-def _twice(name: str, before: Json, after: Json) -> Finding:
-    same = equal(before, after)
-    what = "the same value" if same else f"{_show(before)}, then {_show(after)}; the last one counts"
+def twice(name: str, before: Json, after: Json, first: str = "", last: str = "") -> Finding:
+    same = equal(before, after) and UNDECIDED not in (before, after)
+    what = f"{_show(before)}{_line(first)}, then {_show(after)}{_line(last)}; the last one counts"
+    if same:
+        what = f"the same value{_line(first)}{' and' if _line(first) and _line(last) else ''}{_line(last)}"
     message = f"`{name}` is given twice: {what}"
     return Finding("key-repeated", "note", message, "delete one of them", name)
+
+
+def _line(text: str) -> str:
+    return f" (line {text.line})" if isinstance(text, Word) and text.line else ""
 
 
 def _sweep(word: Override) -> Finding:
@@ -152,20 +177,38 @@ def _sweep(word: Override) -> Finding:
 
 def apply(overrides: Sequence[Override], keys: Mapping[str, Key]) -> Applied:
     """Apply overrides in order to a composed configuration."""
-    known = {name: "???" if key.required else key.default for name, key in keys.items() if not key.add}
-    state = _State(keys, _copy(nested(known)), branches_of(keys))
+    tree, branches = _composed(keys)
+    state = _State(keys, _copy(tree), branches)
     for word in overrides:
         state.apply(word)
     return state.applied
 
 
+_TREES: dict[int, tuple[Mapping[str, Key], dict[str, Any], frozenset[str]]] = {}
+MAX_TREES = 64
+
+
+def _composed(keys: Mapping[str, Key]) -> tuple[dict[str, Any], frozenset[str]]:
+    """(the tree that some keys make, its branches). Kept, since many commands are applied to one release; the
+    keys are kept along, so that no other mapping can have their id."""
+    held = _TREES.get(id(keys))
+    if held is None:
+        known = {name: "???" if key.required else key.default for name, key in keys.items() if not key.add}
+        if len(_TREES) >= MAX_TREES:
+            _TREES.clear()
+        held = _TREES[id(keys)] = keys, nested(known), branches_of(keys)
+    return held[1], held[2]
+
+
 class _State:
     def __init__(self, keys: Mapping[str, Key], tree: dict[str, Any], branches: frozenset[str]) -> None:
         self._keys, self._tree, self._branches = keys, tree, branches
-        self._first: dict[str, Json] = {}
+        self._first: dict[str, tuple[Json, str]] = {}
+        self._text = ""  # the word that is being applied
         self.applied = Applied()
 
     def apply(self, word: Override) -> None:
+        self._text = word.text
         if word.kind == "sweep":
             self._say(_sweep(word))
             return
@@ -189,7 +232,7 @@ class _State:
         self._own(word)
 
     def _say(self, finding: Finding) -> None:
-        self.applied.findings.append(finding)
+        self.applied.findings.append(placed(finding, self._text))
 
     def _refusal(self, word: Override, why: str) -> Finding:
         key = self._keys.get(word.key)
@@ -262,7 +305,8 @@ class _State:
         present = self._find(path)
         if present is None:
             raise _Stop("there is nothing to delete")
-        if word.kind == "value" and word.value is not None and not equal(word.value, present):
+        named = word.kind == "value" and word.value is not None and word.value is not UNDECIDED
+        if named and not equal(word.value, present):
             raise _Stop(f"its value is {_show(present)}")
         parent = self._find(path[:-1]) if len(path) > 1 else self._tree
         if not isinstance(parent, dict):
@@ -272,6 +316,17 @@ class _State:
         self.applied.deleted.append(key)
         for name in [n for n in self.applied.own if n == key or n.startswith(key + ".")]:
             del self.applied.own[name]
+        self._keep_mapping(path)
+
+    def _keep_mapping(self, path: list[str]) -> None:
+        """A plain value that gave way to a mapping does not come back when the mapping is emptied."""
+        for count in range(1, len(path)):
+            name, held = ".".join(path[:count]), self._find(path[:count])
+            key = self._keys.get(name)
+            if key is not None and isinstance(held, dict) and not isinstance(key.default, dict):
+                self._give_way(name)
+                self.applied.own[name] = _copy(held)
+                return
 
     def _update(self, path: Sequence[str], word: Override, *, force: bool) -> None:
         here: Any = self._tree
@@ -330,12 +385,25 @@ class _State:
                 self.applied.own[".".join(path[:count])] = _copy(held)
                 return
         for name, value in self._flat(word.key, word.value):
+            self._give_way(name)
             if name in self._first:
-                self._say(_twice(name, self._first[name], value))
-            self._first[name] = value
+                before, text = self._first[name]
+                self._say(twice(name, before, value, text, word.text))
+            self._first[name] = value, word.text
+            if isinstance(word.text, Word):
+                self.applied.places[name] = word.text
             self.applied.own[name] = _copy(self._find(name.split("."))) if isinstance(value, dict) else value
             if word.sign:
                 self.applied.added.add(name)
+
+    def _give_way(self, name: str) -> None:
+        """What was set before and does not stand any more: a plain value above this key, which becomes a
+        mapping, and keys below it, whose place is now this key's or in its value."""
+        own = self.applied.own
+        above = [key for key in own if name.startswith(f"{key}.") and not isinstance(own[key], dict)]
+        for key in [*above, *(key for key in own if key.startswith(f"{name}."))]:
+            del own[key]
+            self.applied.added.discard(key)
 
     def _flat(self, name: str, value: Json) -> list[tuple[str, Json]]:
         if isinstance(value, dict) and value and (name in self._branches or name not in self._keys):
@@ -350,5 +418,7 @@ def _copy(value: Any) -> Any:
 
 
 def _show(value: Json) -> str:
+    if value is UNDECIDED:
+        return "something that is not known"
     text = re.sub(r"\s+", " ", str(value))
     return text if len(text) <= 60 else text[:60] + "…"

@@ -1,0 +1,86 @@
+"""What is plain to see of a data file: columns, their types and fields, the number of rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from tuneport.types import Json
+
+LINES = (".jsonl", ".ndjson")
+KINDS = (".parquet", *LINES, ".csv", ".tsv")
+SAMPLE = 64 * 1024 * 1024  # bytes up to which a file is read to its end
+_PARSED = 1_000  # rows of JSON lines that are looked into
+_LINE = 1 << 20  # bytes of a line that are looked at
+_TYPES = {str: "string", bool: "bool", int: "int64", float: "double", list: "list", dict: "struct"}
+
+
+def read(path: Path) -> dict[str, Json]:
+    """`columns`, and as far as it can be told `column_types`, `column_fields` (column of records -> names of
+    their fields), `rows` and `data_source_values`; nothing for kinds that nobody reads and damaged files."""
+    import csv
+
+    try:
+        if path.suffix == ".parquet":
+            from tuneport.experiment.parquet import table
+
+            return table(path)
+        if path.suffix in LINES:
+            return _json_lines(path)
+        if path.suffix in (".csv", ".tsv"):
+            with path.open(newline="", encoding="utf-8") as stream:
+                reader = csv.reader(stream, delimiter="\t" if path.suffix == ".tsv" else ",")
+                columns = next(reader, [])
+                if path.stat().st_size > SAMPLE:
+                    return {"columns": columns}
+                return {"columns": columns, "rows": sum(1 for _ in reader)}
+    except (OSError, ValueError, RecursionError, csv.Error):
+        return {}
+    return {}
+
+
+def _json_lines(path: Path) -> dict[str, Json]:
+    with path.open("rb") as stream:
+        first = stream.readline(_LINE)
+        record = json.loads(first) if first.strip() else {}
+        record = record if isinstance(record, dict) else {}
+        facts: dict[str, Json] = {"columns": sorted(record)}
+        facts["column_types"] = {
+            name: _TYPES[type(value)] for name, value in record.items() if type(value) in _TYPES
+        }
+        if path.stat().st_size > SAMPLE:
+            return facts
+        sampled: list[Mapping[str, Json]] = [record] if first.strip() else []
+        rows = len(sampled)
+        for line in stream:
+            if line.strip():
+                rows += 1
+                if rows <= _PARSED:
+                    sampled.append(_record(line))
+        facts["rows"] = rows
+        sources = [row["data_source"] for row in sampled if isinstance(row.get("data_source"), str)]
+        if sources:  # of the first rows alone in a long file: one that is wrong there is wrong
+            facts["data_source_values"] = list(dict.fromkeys(sources))
+        if rows == len(sampled):
+            facts["column_fields"] = _fields(sampled)
+        return facts
+
+
+def _record(line: bytes) -> Mapping[str, Json]:
+    """A row; an empty one where the line holds no record, which the framework will say."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _fields(records: list[Mapping[str, Json]]) -> dict[str, Json]:
+    """Column -> the fields that its records have in any row."""
+    found: dict[str, dict[str, None]] = {}
+    for record in records:
+        for name, value in record.items():
+            if isinstance(value, dict):
+                found.setdefault(name, {}).update(dict.fromkeys(value))
+    return {name: list(fields) for name, fields in found.items()}

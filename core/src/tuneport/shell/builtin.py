@@ -1,0 +1,294 @@
+"""What bash's own commands do to the state of a script, as far as it shows in the commands it starts."""
+
+from __future__ import annotations
+
+import os.path
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tuneport.shell import conditions
+from tuneport.shell.gaps import blank, fog, open_
+from tuneport.shell.limits import MAX_BYTES
+
+if TYPE_CHECKING:
+    from tuneport.shell.run import Runner
+
+HARMLESS = frozenset({"mkdir", "sleep", "touch", "chmod", "date", "clear"})
+"""Programs that are taken to succeed."""
+
+
+def _print(run: Runner, text: str) -> None:
+    if run.out is not None:
+        run.out.append(text)
+
+
+def _echo(run: Runner, words: list[str], _heredoc: str) -> bool | None:
+    ending, flags = "\n", True
+    while words and flags and re.fullmatch(r"-[neE]+", words[0]):
+        if "n" in words[0]:
+            ending = ""
+        if "e" in words[0]:
+            _print(run, run.state.gap("echo -e is not followed here"))
+            return True
+        words = words[1:]
+    _print(run, " ".join(words) + ending)
+    return True
+
+
+def _printf(run: Runner, words: list[str], _heredoc: str) -> bool | None:
+    if words[:1] == ["-v"] and len(words) > 1:
+        run.state.variables[words[1]] = run.state.gap("printf -v is not followed here")
+        return True
+    form, *values = words or [""]
+    parts = re.split(r"(%%|%s|%d|\\n|\\t)", form)
+    holes = sum(part in ("%s", "%d") for part in parts)
+    left = "".join(parts[::2])
+    if open_(form) or "%" in left or "\\" in left or len(values) > max(holes, 0) or holes > len(values) + 8:
+        known = not open_(form) and form in ("%s\\n", "%s") and values
+        text = "".join(f"{value}" + form[2:].replace("\\n", "\n") for value in values)
+        _print(run, text if known else run.state.gap("this printf is not followed here"))
+        return True
+    rest = iter(values)
+    plain = {"%%": "%", "\\n": "\n", "\\t": "\t"}
+    _print(run, "".join(plain.get(p) or (next(rest, "") if p in ("%s", "%d") else p) for p in parts))
+    return True
+
+
+def _cat(run: Runner, words: list[str], heredoc: str) -> bool | None:
+    _print(run, heredoc if heredoc and not words else run.state.gap("what a file holds is not read"))
+    return None if words else True
+
+
+def _pwd(run: Runner, _words: list[str], _heredoc: str) -> bool | None:
+    _print(run, run.state.cwd + "\n")
+    return True
+
+
+def _path(change: Callable[[str], str]) -> Callable[[Runner, list[str], str], bool | None]:
+    def builtin(run: Runner, words: list[str], _heredoc: str) -> bool | None:
+        words = [word for word in words if word not in ("--", "-m", "-f", "-e", "-P", "-s")]
+        if not words or len(words) > 2:
+            _print(run, run.state.gap("its options are not followed here"))
+            return None
+        if open_(words[0]):
+            _print(run, fog(words[0]) + "\n")
+            return True
+        text = change(words[0])
+        if len(words) == 2 and text != words[1]:
+            text = text.removesuffix(words[1])
+        _print(run, text + "\n")
+        return True
+
+    return builtin
+
+
+def _dirname(path: str) -> str:
+    return os.path.dirname(path.rstrip("/")) or ("/" if path.startswith("/") else ".")
+
+
+def _basename(path: str) -> str:
+    return os.path.basename(path.rstrip("/")) or path[:1]
+
+
+def _realpath(run: Runner, words: list[str], heredoc: str) -> bool | None:
+    return _path(lambda path: os.path.normpath(os.path.join(run.state.cwd, path)))(run, words, heredoc)
+
+
+def _cd(run: Runner, words: list[str], _heredoc: str) -> bool | None:
+    words = [word for word in words if word not in ("--", "-P", "-L")]
+    place = words[0] if words else run.state.home
+    if place == "-" or open_(place) or open_(run.state.cwd):
+        run.state.cwd = fog(place) if open_(place) else run.state.gap("the folder is not known")
+        return None
+    run.state.cwd = os.path.normpath(os.path.join(run.state.cwd, place))
+    return True if os.path.isdir(run.state.cwd) else None
+
+
+def _set(run: Runner, words: list[str], _heredoc: str) -> bool | None:
+    for number, word in enumerate(words):
+        if word == "--":
+            run.state.params = list(words[number + 1 :])
+            return True
+        if blank(word):
+            run.state.params = list(words[number:])
+            return True
+        if word[:1] not in ("-", "+"):
+            if number and re.fullmatch(r"[-+][a-zA-Z]*o", words[number - 1]):
+                continue
+            run.state.params = list(words[number:])
+            return True
+        if "a" in word and not word.startswith("--"):
+            run.state.exported.add("-a") if word[0] == "-" else run.state.exported.discard("-a")
+    return True
+
+
+def _shift(run: Runner, words: list[str], _heredoc: str) -> bool | None:
+    params, count = run.state.params, words[0] if words else "1"
+    if not count.isdigit() or any(blank(param) for param in params[: int(count[:6])]):
+        run.state.params = [run.state.gap("how far shift goes is not known")]
+        return None
+    if int(count[:6]) > len(params):
+        return False
+    run.state.params = params[int(count[:6]) :]
+    return True
+
+
+def _source(run: Runner, words: list[str], _heredoc: str) -> bool | None:
+    from tuneport.shell.run import Return
+
+    if not words:
+        return None
+    path = beside(words[0], run.state.cwd, run.state.file)
+    if path is None:
+        run.record.missing.append((words[0], run.state.file, run.state.line))
+        return None
+    state = run.state
+    before = state.file, state.line, state.params
+    state.file, state.line = path, 0
+    state.params = words[1:] or state.params
+    try:
+        return run.script(read_bytes(path))
+    except Return:
+        return None
+    finally:
+        state.file, state.line, state.params = before
+
+
+def beside(name: str, cwd: str, script: str) -> str | None:
+    """The file that a script means, seen from its working directory or from where it lies."""
+    if open_(name):
+        return None
+    for folder in (cwd, os.path.dirname(script)):
+        if not open_(folder):
+            path = os.path.normpath(os.path.join(folder, name))
+            if os.path.isfile(path):
+                return path
+    return None
+
+
+def read_bytes(path: str) -> bytes:
+    """The start of a file: one byte more than may be read, where there is more."""
+    with open(path, "rb") as stream:
+        return stream.read(MAX_BYTES + 1)
+
+
+def _eval(run: Runner, words: list[str], _heredoc: str) -> bool | None:
+    text = " ".join(words)
+    if open_(text):
+        run.record.skipped.append((run.state.file, run.state.line))
+        return None
+    return run.nested(text)
+
+
+def _exit(_run: Runner, _words: list[str], _heredoc: str) -> bool | None:
+    from tuneport.shell.run import Exit
+
+    raise Exit
+
+
+def _return(_run: Runner, _words: list[str], _heredoc: str) -> bool | None:
+    from tuneport.shell.run import Return
+
+    raise Return
+
+
+def _leave(again: bool) -> Callable[[Runner, list[str], str], bool | None]:
+    def builtin(run: Runner, words: list[str], _heredoc: str) -> bool | None:
+        from tuneport.shell.run import Break
+
+        if not run.loops:
+            return True  # bash complains, and goes on
+        raise Break(int(words[0][:3]) if words and words[0].isdigit() else 1, again)
+
+    return builtin
+
+
+def _exec(run: Runner, words: list[str], _heredoc: str) -> bool | None:
+    from tuneport.shell.run import Exit
+
+    while words and words[0] in ("-c", "-l"):
+        words = words[1:]
+    if not words:
+        return True
+    run.start(words, {})
+    raise Exit
+
+
+def _command(run: Runner, words: list[str], heredoc: str) -> bool | None:
+    if not words or words[0] in ("-v", "-V"):
+        _print(run, run.state.gap("where a program is, only the machine knows"))
+        return None
+    return run.perform([word for number, word in enumerate(words) if number or word != "-p"], {}, heredoc)
+
+
+def _read(run: Runner, words: list[str], _heredoc: str) -> bool | None:
+    names = [word for word in words if re.fullmatch(r"[A-Za-z_]\w*", word)]
+    for name in names or ["REPLY"]:
+        gap = run.state.gap(f"{name} is read while the script runs", name)
+        held = run.state.variables.get(name)
+        run.state.variables[name] = [gap] if isinstance(held, list) else gap
+    return None
+
+
+def _mapfile(run: Runner, words: list[str], _heredoc: str) -> bool | None:
+    name = words[-1] if words and re.fullmatch(r"[A-Za-z_]\w*", words[-1]) else "MAPFILE"
+    run.state.variables[name] = [run.state.gap(f"{name} is read while the script runs")]
+    return None
+
+
+def _let(run: Runner, words: list[str], _heredoc: str) -> bool | None:
+    value = "0"
+    for text in words:
+        value = run.expander.arithmetic(text)
+    return None if open_(value) else int(value) != 0
+
+
+def _test(run: Runner, words: list[str], _heredoc: str) -> bool | None:
+    quoted = ["'" + word.replace("'", "'\\''") + "'" for word in words]
+    for number, word in enumerate(words):
+        if word in ("!", "-o", "-a", "-z", "-n"):
+            quoted[number] = word
+    return conditions.single(quoted, run.expander, run.state)
+
+
+def _fixed(status: bool | None) -> Callable[[Runner, list[str], str], bool | None]:
+    return lambda _run, _words, _heredoc: status
+
+
+TABLE: dict[str, Callable[[Runner, list[str], str], bool | None]] = {
+    ".": _source,
+    ":": _fixed(True),
+    "basename": _path(_basename),
+    "break": _leave(False),
+    "cat": _cat,
+    "cd": _cd,
+    "command": _command,
+    "continue": _leave(True),
+    "dirname": _path(_dirname),
+    "echo": _echo,
+    "eval": _eval,
+    "exec": _exec,
+    "exit": _exit,
+    "false": _fixed(False),
+    "getopts": _read,
+    "let": _let,
+    "mapfile": _mapfile,
+    "printf": _printf,
+    "pwd": _pwd,
+    "read": _read,
+    "readarray": _mapfile,
+    "readlink": _realpath,
+    "realpath": _realpath,
+    "return": _return,
+    "set": _set,
+    "shift": _shift,
+    "shopt": _fixed(True),
+    "source": _source,
+    "test": _test,
+    "trap": _fixed(True),
+    "true": _fixed(True),
+    "ulimit": _fixed(True),
+    "umask": _fixed(True),
+    "wait": _fixed(None),
+}

@@ -1,0 +1,157 @@
+"""From the words of a command to the programs that it starts in the end, through the scripts in between."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tuneport.errors import Invalid
+from tuneport.experiment.command_line import Invocation, take_apart
+from tuneport.shell.builtin import beside, read_bytes
+from tuneport.shell.gaps import Gaps, open_, shown, word
+from tuneport.shell.limits import too_much
+from tuneport.shell.run import Break, Exit, Record, Return, Runner, Started
+from tuneport.shell.state import Common, State
+from tuneport.types import Finding
+
+MAX_SCRIPTS = 8
+MAX_SAID = 5
+
+
+@dataclass(slots=True)
+class Reading:
+    """What a command starts: each program with its arguments. Where one comes from a script, its words say
+    where (`gaps.Word`) and may hold gaps. `scripted`: the command is a script or a piece of shell."""
+
+    programs: list[Invocation] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    gaps: Gaps = field(default_factory=Gaps)
+    scripted: bool = False
+
+
+def read(words: Sequence[str], env: Mapping[str, str]) -> Reading:
+    """Follow a command, given as its words, or as one word that is a script's name or a piece of shell.
+
+    Args:
+        env: variables that the command sees.
+
+    Raises:
+        Invalid: it starts no program, or its script is missing or cannot be read.
+    """
+    reader = _Reader()
+    found = _alone(words[0]) if len(words) == 1 else None
+    if found is None:
+        try:
+            found = take_apart(words)
+        except Invalid as error:
+            raise _unless_file(words[0], error) from None
+    if not found.script and not found.text:
+        reader.reading.programs.append(found)
+        return reader.reading
+    reader.reading.scripted = True
+    found.arguments = [word(text, "", 0) for text in found.arguments]  # in no script
+    reader.enter(found, dict(env), os.getcwd(), "")
+    reader.close()
+    return reader.reading
+
+
+def _alone(text: str) -> Invocation | None:
+    """One word: a script, or shell as it would be typed."""
+    if "\0" in text:
+        raise Invalid("the command holds a NUL character", code="script-text", hint="take it out")
+    if any(sign in text for sign in " \t\n;|&"):
+        return Invocation(text=text) if not os.path.isfile(text) else Invocation(script=text)
+    if not text.endswith(".py") and os.path.exists(text):
+        return Invocation(script=text)
+    return None
+
+
+def _unless_file(name: str, error: Invalid) -> Invalid:
+    """Why a command starts nothing; a file without an ending may be a script that lacks its shell."""
+    if error.code == "command-unknown" and os.path.isfile(name):
+        error.hint = f"if {name} is a shell script: tp check -- bash {name} …"
+    return error
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.common = Common()
+        self.record = Record()
+        self.reading = Reading(gaps=self.common.gaps)
+        self._scripts = 0
+
+    def enter(self, found: Invocation, env: dict[str, str], cwd: str, file: str) -> None:
+        """Read the script, or the piece of shell, that a shell is given."""
+        self._scripts += 1
+        if self._scripts > MAX_SCRIPTS:
+            raise too_much(f"more than {MAX_SCRIPTS} scripts start one another")
+        variables = {**env, **found.env}
+        home = variables.get("HOME") or os.path.expanduser("~")
+        state = State(self.common, "", home, cwd, dict(variables), set(variables))
+        state.params = list(found.arguments)
+        if found.text:
+            if open_(found.text):
+                self.record.skipped.append((file, 0))
+                return
+            state.file, state.params = file or "the command", list(found.arguments[1:])
+            source = found.text.encode("utf-8", "replace")
+        else:
+            path = _script(found.script, cwd, file)
+            state.file = os.path.relpath(path) if path.startswith(os.getcwd() + os.sep) else path
+            source = _bytes(path, found.script)
+        before = len(self.record.started)
+        with contextlib.suppress(Exit, Return, Break):
+            Runner(state, self.record).script(source)
+        # Taken out one by one: what such a command starts in turn is recorded behind it.
+        started = self.record.started[before:]
+        del self.record.started[before:]
+        for one in started:
+            self._follow(one, found)
+
+    def _follow(self, one: Started, above: Invocation) -> None:
+        try:
+            found = take_apart(one.words)
+        except Invalid:
+            return  # some other program
+        found.env = {**one.env, **found.env}
+        found.launchers = [*above.launchers, *found.launchers]
+        found.nodes, found.per_node = found.nodes or above.nodes, found.per_node or above.per_node
+        found.file, found.line = one.file, one.line
+        if not found.script and not found.text:
+            self.reading.programs.append(found)
+            return
+        try:
+            self.enter(found, found.env, one.cwd, one.file)
+        except Invalid as error:
+            if error.code != "script-missing":
+                raise
+            self.record.missing.append((shown(found.script), one.file, one.line))
+
+    def close(self) -> None:
+        """Say what could not be read."""
+        for name, file, line in dict.fromkeys(self.record.missing[: MAX_SAID * 4]):
+            message = f"{shown(name)} is not here, so what it sets or starts is not known"
+            hint = "give what it sets as --env NAME=VALUE"
+            self.reading.findings.append(Finding("script-missing", "note", message, hint, "", file, line))
+        for file, line in list(dict.fromkeys(self.record.skipped))[:MAX_SAID]:
+            message = "this part of the script is not understood, so what it sets or starts is not known"
+            hint = "give what it sets as --env NAME=VALUE, or check the command that the script ends in"
+            self.reading.findings.append(Finding("script-unread", "note", message, hint, "", file, line))
+
+
+def _script(name: str, cwd: str, file: str) -> str:
+    path = beside(name, cwd, file)
+    if path is None:
+        folder = not open_(name) and os.path.isdir(os.path.join("" if open_(cwd) else cwd, name))
+        what = "is a folder" if folder else "is not here"
+        raise Invalid(f"the script {shown(name)} {what}", code="script-missing", hint="give its path")
+    return path
+
+
+def _bytes(path: str, name: str) -> bytes:
+    try:
+        return read_bytes(path)
+    except OSError as error:
+        raise Invalid(f"{name} cannot be read: {error.strerror}", code="script-missing") from None

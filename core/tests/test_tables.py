@@ -1,0 +1,66 @@
+"""What is seen of a data file: of lines of JSON the first rows, of every kind no more than is there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tuneport.experiment import tables
+
+
+def lines(path: Path, rows: list[Any]) -> dict[str, Any]:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return tables.read(path)
+
+
+def test_columns_fields_and_sources_of_json_lines(tmp_path: Path) -> None:
+    rows = [
+        {"data_source": "a", "reward_model": {"style": "rule"}, "n": 1, "tags": ["x"]},
+        {"data_source": "b", "reward_model": {"ground_truth": "1"}, "n": 2, "tags": []},
+        {"data_source": "a", "reward_model": None, "n": 3, "tags": None},
+    ]
+    assert lines(tmp_path / "a.jsonl", rows) == {
+        "columns": ["data_source", "n", "reward_model", "tags"],
+        "column_types": {"data_source": "string", "reward_model": "struct", "n": "int64", "tags": "list"},
+        "column_fields": {"reward_model": ["style", "ground_truth"]},
+        "data_source_values": ["a", "b"],
+        "rows": 3,
+    }
+
+
+def test_of_a_long_file_only_what_is_certain(tmp_path: Path) -> None:
+    """A field may first appear behind the rows that are looked into; a source that was seen is there."""
+    rows = [{"data_source": "a", "reward_model": {"style": "rule"}} for _ in range(3000)]
+    found = lines(tmp_path / "a.jsonl", [*rows, {"data_source": "b", "reward_model": {"ground_truth": "1"}}])
+    assert found["rows"] == 3001
+    assert found["data_source_values"] == ["a"]
+    assert "column_fields" not in found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", {"columns": [], "column_types": {}, "rows": 0, "column_fields": {}}),
+        ("[1]\n", {"columns": [], "column_types": {}, "rows": 1, "column_fields": {}}),
+        (
+            '{"a": 1}\n\n{broken\n[2]\n',
+            {"columns": ["a"], "column_types": {"a": "int64"}, "rows": 3, "column_fields": {}},
+        ),
+        ('{"a"', {}),
+        ("[" * 100_000, {}),
+    ],
+)  # fmt: skip
+def test_odd_lines(tmp_path: Path, text: str, found: dict[str, Any]) -> None:
+    (tmp_path / "a.jsonl").write_text(text)
+    assert tables.read(tmp_path / "a.jsonl") == found
+
+
+def test_kinds(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a,b\n1,2\n3,4\n")
+    assert tables.read(tmp_path / "a.csv") == {"columns": ["a", "b"], "rows": 2}
+    for name in ("a.txt", "gone.jsonl", "gone.parquet"):
+        assert tables.read(tmp_path / name) == {}
+    (tmp_path / "b.jsonl").write_bytes(b"\xff\xfe\n")
+    assert tables.read(tmp_path / "b.jsonl") == {}
