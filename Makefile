@@ -4,10 +4,10 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV   := .venv
 BIN    := $(VENV)/bin
-DISTS  := schemas manifests core plugins/pytorch plugins/trl plugins/verl plugins/custom
+DISTS  := schemas manifests core plugins/pytorch plugins/trl plugins/verl plugins/openrlhf plugins/custom
 EDIT   := $(foreach dist,$(DISTS),-e $(dist))
 STAMPS := pyproject.toml constraints.txt $(DISTS:%=%/pyproject.toml)
-SOURCE := core/src plugins/pytorch/src plugins/trl/src plugins/verl/src plugins/custom/src
+SOURCE := core/src plugins/pytorch/src plugins/trl/src plugins/verl/src plugins/openrlhf/src plugins/custom/src
 
 .PHONY: demo test lint check engine upstream runtimes bench clean
 

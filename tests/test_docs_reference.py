@@ -384,7 +384,7 @@ def test_a_frameworks_page_holds_all_that_its_manifests_say(path: Path) -> None:
                     assert f"`{json.dumps(param.default)}` (method)" in cells[2]
                 assert cells[6].startswith(catalog.vocabulary()[name]["meaning"][1:50], 1)
             assert not [key for key in method.spec.get("identity", {}) if f"`{key}: " not in body]
-            formats = method.spec["lifecycle"]["export"]["formats"]
+            formats = method.spec.get("lifecycle", {}).get("export", {}).get("formats", [])
             assert not [name for name in formats if f"`{name}`" not in body]
         assert not [name for name in catalog.metric_aliases(method_id)[0] if f"- `{name}`" not in body]
     releases = section(text, "## Releases")

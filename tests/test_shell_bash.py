@@ -75,6 +75,7 @@ CASES = {
     "tilde": "A=~/x; python -m m ~ ~/a a=~/b $A \"~\" ",
     "substitution": 'A=$(echo "a  b"); B=`echo c`; D=$(dirname /x/y/z) E=$(basename /x/y.sh .sh)\npython -m m $A "$A" $B $D $E "$(printf "%s-%s" a b)" $(echo 1; echo 2)',
     "here-doc": "T=$(cat <<EOF\nline $((1+1))\n  it's \"two\"\nEOF\n)\nU=$(cat <<'EOF'\n$raw `x`\nEOF\n)\npython -m m \"$T\" \"$U\"",
+    "here-doc read whole": "N=5\nread -r -d '' W <<EOF\n  m.x --n $N \\\\\n   --b\nEOF\npython -m $W --c \"$W\"",
     "here-doc to a program": "X=5\npython -m m a=$X <<EOF\nnothing\nEOF\npython -m m b",
     "if": 'A=npu\nif [ "$A" = gpu ]; then B=1; elif [[ $A == n* && -n "$A" ]]; then B=2; else B=3; fi\npython -m m $B',
     "tests": 'A=5\n[ $A -gt 3 ] && python -m m 1\n[ -z "$A" ] || python -m m 2\n[[ $A -lt 3 || $A == 5 ]] && python -m m 3\n'

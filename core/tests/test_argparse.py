@@ -1,4 +1,4 @@
-"""Flags both ways: what is written for a surface, and how an existing argument list is read, against argparse."""
+"""Flags both ways against argparse: what is written for a surface, how an argument list is read."""
 
 from __future__ import annotations
 
@@ -120,18 +120,13 @@ def test_what_is_written_is_read_back(own: dict[str, Any]) -> None:
     assert values == said
 
 
-WORDS = st.one_of(
-    st.sampled_from(
-        [
-            "--ckpt.path", "--ckpt.save_steps", "--ckpt.save", "--ckpt.sav", "--ckpt", "--adam.lr", "--adam.betas",
-            "--targets", "--target", "--threshold", "--nesterov", "--no_nesterov", "--no", "--batch-size", "--item",
-            "--unknown", "--unknown=1", "--ckpt.path=", "--ckpt.path=-x", "--adam.lr=1e-5", "--ckpt.save=true",
-            "--adam.betas=1", "--targets=a", "--item=-1", "-x", "-", "-1", "-.5", "-1e-5", "1", "0.5", "nan", "a b",
-            "--a b", "true", "", "x", "inf", "1_000", " 7 ",
-        ]
-    ),
-    TEXT,
-)  # fmt: skip
+STRANGE = """
+--ckpt.path --ckpt.save_steps --ckpt.save --ckpt.sav --ckpt --adam.lr --adam.betas --targets --target
+--threshold --nesterov --no_nesterov --no --batch-size --item --unknown --unknown=1 --ckpt.path=
+--ckpt.path=-x --adam.lr=1e-5 --ckpt.save=true --adam.betas=1 --targets=a
+--item=-1 -x - -1 -.5 -1e-5 1 0.5 nan true x inf 1_000
+"""
+WORDS = st.one_of(st.sampled_from([*STRANGE.split(), "a b", "--a b", "", " 7 "]), TEXT)
 
 
 @settings(max_examples=1500, deadline=None, suppress_health_check=SLOW)
@@ -208,6 +203,15 @@ def test_a_value_that_nobody_knows_leaves_the_others_known() -> None:
     assert found.words == [f"adam.lr={hole}", f"ckpt.path=a{hole}", "batch_size=4"]
 
 
+def test_words_of_a_script_are_plain_values_with_their_place() -> None:
+    words = [word(text, "run.sh", 7) for text in ("--ckpt.path", "here", "--old", "x", "--targets", "a", "b")]
+    found = read(words, KEYS).applied
+    assert found.own == {"ckpt.path": "here", "old": "x", "targets": ["a", "b"]}
+    assert [type(found.own[name]) for name in ("ckpt.path", "old")] == [str, str]
+    assert all(type(text) is str for text in found.own["targets"])
+    assert found.places["ckpt.path"].line == 7
+
+
 def test_words_that_nobody_knows_are_kept_as_they_are() -> None:
     _, hole = gaps()
     found = read(["--ckpt.save", hole, "x", "--adam.lr", "1"], KEYS)
@@ -255,7 +259,9 @@ def test_a_parser_is_scanned_without_running_it(tmp_path: Path) -> None:
         "actor.lr": {"types": ["float"], "default": 1e-6, "source": "tool/train.py:8"},
         "critic.lr": {"types": ["float"], "default": 9e-6, "source": "tool/train.py:8"},
         "max_mem": {"types": ["int"], "default": 100_000_000, "source": "tool/train.py:9"},
-        "nesterov": {"types": ["bool"], "default": True, "action": "store_true", "source": "tool/train.py:10"},
+        "nesterov": {
+            "types": ["bool"], "default": True, "action": "store_true", "source": "tool/train.py:10",
+        },
         "no_nesterov": {
             "types": ["bool"], "default": False, "action": "store_false", "dest": "nesterov",
             "source": "tool/train.py:11",

@@ -76,7 +76,14 @@ def calls(packages: Path) -> list[str]:
 
 
 def cluster(packages: Path, *words: str, step: int = 1, **env: str) -> subprocess.CompletedProcess[str]:
-    return run(packages, "quick.py", str(step), str(files("tuneport.compiler") / "ray_cluster_script.py"), *words, **env)
+    return run(
+        packages,
+        "quick.py",
+        str(step),
+        str(files("tuneport.compiler") / "ray_cluster_script.py"),
+        *words,
+        **env,
+    )
 
 
 def test_the_first_node_starts_the_cluster_waits_and_runs_the_command(packages: Path) -> None:

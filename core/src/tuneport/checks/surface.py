@@ -41,7 +41,10 @@ def check(
 
         yield from composed.check(context, raw, judged)
         return
-    moves = {move["from"]: move for move in context.release.spec.get("moves", ())}
+    moves: dict[str, Mapping[str, Json]] = {}
+    for move in context.release.spec.get("moves", ()):
+        if move["to"] in keys or move["from"] not in moves:  # entries may call one key by several names
+            moves[move["from"]] = move
     absent = 0
     for name, value in context.own.items():
         origin = context.origins[name]

@@ -1,6 +1,6 @@
 """Plain flags of an argparse parser: `--epochs=5`, `--amp` for a switch.
 
-Flags are written in full: a parser that takes abbreviations may find one of them ambiguous in its next release.
+Flags are written in full: a parser that takes abbreviations may find one ambiguous in its next release.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ def render(settings: Mapping[str, Json], context: Context) -> Rendered:
     `batch_size`; the spelling of the release's parser, or of the script where it was read, wins."""
     script = context.method.spec.get("surface", {}).get("script", "")
     spelling = context.facts.get("scripts", {}).get(script, {}).get("flags", {})
+    # A parser with flags that look like numbers takes no negative number for a value of a list.
+    numbers = not any(_NEGATIVE.fullmatch(item.get("style", "")) for item in spelling.values())
     words: list[Value] = []
     for name in sorted(context.own):
         key = context.release.keys.get(name)
@@ -31,9 +33,7 @@ def render(settings: Mapping[str, Json], context: Context) -> Rendered:
         if flag.get("action") == "store_true" and context.own[name] is False and flag.get("default") is True:
             words.append(_opposite(style, name, context.release.keys))
             continue
-        if any(map(_NEGATIVE.fullmatch, (item.get("style", "") for item in spelling.values()))):
-            flag = {**flag, "numbers": True}
-        words += _words(style, context.own[name], key, flag)
+        words += _words(style, context.own[name], key, flag, numbers=numbers)
     return Rendered(argv=tuple(words))
 
 
@@ -53,7 +53,9 @@ def _opposite(style: str, name: str, keys: Mapping[str, Key]) -> str:
     raise Invalid(message, code="dialect-switch", hint="leave the key out of config.yaml")
 
 
-def _words(style: str, value: Json, key: Key | None, flag: Mapping[str, Json]) -> Iterator[Value]:
+def _words(
+    style: str, value: Json, key: Key | None, flag: Mapping[str, Json], *, numbers: bool
+) -> Iterator[Value]:
     action = flag.get("action", "")
     if isinstance(value, Ref):
         yield from (style, value)
@@ -76,7 +78,6 @@ def _words(style: str, value: Json, key: Key | None, flag: Mapping[str, Json]) -
         if len(texts) == 1 and flag.get("nargs") in ("*", "+"):
             yield f"{style}={texts[0]}"
             return
-        numbers = not flag.get("numbers")  # unless flags of the parser look like numbers
         if any(text.startswith("-") and not (numbers and _NEGATIVE.fullmatch(text)) for text in texts):
             message = f"{style}: an item that starts with a dash cannot be given in a list"
             raise Invalid(message, code="dialect-dash", hint="rename it, or read the list from a file")

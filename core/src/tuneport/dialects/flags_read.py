@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -17,7 +19,7 @@ _NUMBER = re.compile(r"-\d+|-\d*\.\d+")
 _DOCS = "Python 3.11 argparse.py, ArgumentParser._parse_known_args"
 _CONVERTERS = {"int": int, "float": float}
 MAX_SAID = 50
-"""Words that belong to no flag, each with a finding; a command with more is for another program."""
+"""Words that belong to no flag, and flags given again, that are said one by one."""
 
 
 @dataclass(slots=True)
@@ -39,28 +41,29 @@ def read(arguments: Sequence[str], keys: Mapping[str, Key]) -> Read:
 
 class _Reader:
     def __init__(self, arguments: Sequence[str], keys: Mapping[str, Key]) -> None:
-        self._rest = list(arguments)
+        self._rest = deque(arguments)
         self._options: dict[str, tuple[Key, bool]] = {}
         for key in keys.values():
             style = key.flag.get("style") or f"--{key.name}"
             self._options[style] = (key, True)
             if key.flag.get("action") == "boolean_optional":
                 self._options[f"--no-{style.lstrip('-')}"] = (key, False)
+        self._sorted = sorted(self._options)
         self._taken: dict[str, tuple[Json, str]] = {}
-        self._stray = 0
+        self._stray = self._repeated = 0
         self.read = Read()
 
     def run(self) -> Read:
         sure = True  # whether a word that is no flag certainly belongs to none
         last = ""
         while self._rest:
-            text = self._rest.pop(0)
+            text = self._rest.popleft()
             if text in ("-h", "--help"):
                 message = f"{text} prints what the program takes and ends it; nothing else is done"
                 self._say("flag-help", "note", message, "leave it out", text, text)
             elif text == "--":  # what follows are no flags, whatever it looks like
                 while self._rest:
-                    self._no_flag(self._rest.pop(0), last)
+                    self._no_flag(self._rest.popleft(), last)
             elif open_(text) and (blank(text) or open_(text.partition("=")[0])):
                 self.read.words.append(text)
                 sure = False
@@ -76,13 +79,18 @@ class _Reader:
             return False
         if text in self._options or text.partition("=")[0] in self._options:
             return True
-        if list(self._longer(text.partition("=")[0])):
+        if any(self._longer(text.partition("=")[0])):
             return True
         return not _NUMBER.fullmatch(text) and " " not in text
 
     def _longer(self, text: str) -> Iterator[str]:
-        if text.startswith("--"):
-            yield from (option for option in self._options if option.startswith(text))
+        """The flags that begin with a text."""
+        if not text.startswith("--"):
+            return
+        for option in self._sorted[bisect_left(self._sorted, text) :]:
+            if not option.startswith(text):
+                return
+            yield option
 
     def _flag(self, text: str) -> str:
         """Read one flag with its values; the flag in full."""
@@ -145,7 +153,10 @@ class _Reader:
         found: list[Json] = []
         for value in values:
             try:
-                found.append(_CONVERTERS[kind](value) if kind else bool(value) if _truth(key) else value)
+                text_or_truth = (
+                    bool(value) if _truth(key) else str(value)
+                )  # a word of a script is more than text
+                found.append(_CONVERTERS[kind](value) if kind else text_or_truth)
             except ValueError:
                 message = f"`{key.name}` is {shown(value)!r} where {option} takes {kinds(key)}"
                 self._say("key-type", "error", message, "", key.name, text)
@@ -165,20 +176,22 @@ class _Reader:
             ahead = self._rest[0]
             if not open_(ahead) and (ahead == "--" or ahead in ("-h", "--help") or self._is_flag(ahead)):
                 break
-            found.append(self._rest.pop(0))
+            found.append(self._rest.popleft())
         return found
 
     def _unknown_value(self) -> Json:
         values = self._values()
-        return True if not values else UNDECIDED if any(map(open_, values)) else values[0]
+        return True if not values else UNDECIDED if any(map(open_, values)) else str(values[0])
 
     def _set(
         self, name: str, value: Json, text: str, values: Sequence[str] = (), *, again: bool = False
     ) -> None:
         applied = self.read.applied
         if name in self._taken and not again:
-            before, first = self._taken[name]
-            applied.findings.append(placed(twice(name, before, value, first, text), text))
+            self._repeated += 1
+            if self._repeated <= MAX_SAID:
+                before, first = self._taken[name]
+                applied.findings.append(placed(twice(name, before, value, first, text), text))
         self._taken[name] = (value, text)
         applied.own[name] = value
         if isinstance(text, Word):

@@ -8,19 +8,18 @@ from __future__ import annotations
 import json
 import os.path
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tuneport.errors import Invalid
 from tuneport.shell.gaps import blank, open_
 from tuneport.shell.gaps import shown as shown_text
+from tuneport.types import Json
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)\Z", re.S)
 _PYTHON = re.compile(r"(?:.*/)?python[0-9.]*\Z")
 # Launcher -> its flags that stand alone; every other one takes a value, after `=` or as the next word.
 _ALONE = {
-    "deepspeed": "--no_python --no_local_rank --no_ssh --no_ssh_check --force_multi --save_pid "
-    "--elastic_training --bind_cores_to_rank -q --quiet",
     "torchrun": "--standalone --no-python --no_python --run-path --run_path --help -h",
     "uv": "--isolated --active --no-sync --frozen --locked --no-project --offline --quiet -q --verbose -v "
     "--all-extras --no-dev --no-cache -n --no-capture-output --live-stream",
@@ -41,8 +40,8 @@ _ALONE = {
 _RUNNERS = ("uv", "poetry", "pdm", "conda", "pixi")
 _SHELL_ALONE = re.compile(r"[-+][a-zA-Z]+\Z")
 _SHELLS = ("sh", "bash", "zsh", "dash")
-_NODES = ("--nnodes", "--num_nodes")
-_PROCESSES = ("--nproc-per-node", "--nproc_per_node", "--num_gpus", "--num_accelerators")
+_NODES = ("--nnodes",)
+_PROCESSES = ("--nproc-per-node", "--nproc_per_node")
 
 
 @dataclass(slots=True)
@@ -92,8 +91,6 @@ def take_apart(words: Sequence[str]) -> Invocation:
         if name == "torchrun":
             found.launchers.append(name)
             return _program(found, _skip("torchrun", rest[1:], found))
-        if name == "deepspeed":
-            return _deepspeed(found, rest[1:])
         if name.endswith((".sh", ".bash")):
             found.script, found.arguments = rest[0], rest[1:]
             return found
@@ -109,6 +106,8 @@ def take_apart(words: Sequence[str]) -> Invocation:
             rest = rest[1:] if name == "timeout" else rest
         elif not found.launchers and "=" not in rest[0] and "/" not in rest[0] and "." in rest[0]:
             return _module(found, rest)  # a module's name alone, as `python -m` takes it
+        elif name in (declared := _declared()):
+            return _launched(found, name, declared[name], rest[1:])
         else:
             break
     shown = shown_text(" ".join(words[:4]))
@@ -138,21 +137,28 @@ def _program(found: Invocation, rest: list[str]) -> Invocation:
         if rest[1:2] in (["torch.distributed.run"], ["torch.distributed.launch"]):
             found.launchers.append("torchrun")
             return _program(found, _skip("torchrun", rest[2:], found))
-        if rest[1:2] == ["deepspeed.launcher.runner"]:
-            return _deepspeed(found, rest[2:])
+        for name, declared in _declared().items():
+            if rest[1:2] == [declared.get("module")]:
+                return _launched(found, name, declared, rest[2:])
         return _module(found, rest[1:])
     if rest and rest[0] in ("--module",):
         return _module(found, rest[1:])
     return _file(found, rest)
 
 
-def _deepspeed(found: Invocation, rest: list[str]) -> Invocation:
-    """What follows `deepspeed`: its flags in any order, then a file, or with --module a module."""
-    found.launchers.append("deepspeed")
-    rest = _skip("deepspeed", rest, found)
-    module = False
+def _declared() -> Mapping[str, Mapping[str, Json]]:
+    """The launchers that frameworks bring along."""
+    from tuneport.registry import catalog  # late: most commands need none of them
+
+    return catalog.launchers()
+
+
+def _launched(found: Invocation, name: str, declared: Mapping[str, Json], rest: list[str]) -> Invocation:
+    """What follows a framework's own launcher: its flags, then a file, or with --module a module."""
+    found.launchers.append(name)
+    rest, module = _skip(name, rest, found, declared), False
     while rest[:1] == ["--module"]:
-        module, rest = True, _skip("deepspeed", rest[1:], found)
+        rest, module = _skip(name, rest[1:], found, declared), True
     return _module(found, rest) if module else _file(found, rest)
 
 
@@ -174,9 +180,13 @@ def _file(found: Invocation, rest: list[str]) -> Invocation:
     return found
 
 
-def _skip(launcher: str, rest: list[str], found: Invocation) -> list[str]:
+def _skip(
+    launcher: str, rest: list[str], found: Invocation, declared: Mapping[str, Json] | None = None
+) -> list[str]:
     """What follows a launcher's own flags."""
-    alone = _ALONE[launcher].split()
+    alone = _ALONE[launcher].split() if declared is None else declared.get("alone", ())
+    of_nodes = _NODES if declared is None else declared.get("nodes", ())
+    of_processes = _PROCESSES if declared is None else declared.get("processes", ())
     while rest and (rest[0].startswith("-") or blank(rest[0])) and rest[0] not in ("-m", "--module"):
         if blank(rest[0]) and rest[1:2] and (rest[1].startswith("-") or rest[1].endswith(".py")):
             rest = rest[1:]
@@ -193,13 +203,13 @@ def _skip(launcher: str, rest: list[str], found: Invocation) -> list[str]:
             value, rest = (rest[1] if len(rest) > 1 else ""), rest[1:]
         rest = rest[1:]
         number = re.match(r"(?:\d+:)?(\d+)\Z", value)
-        if flag in _NODES and open_(value):
+        if flag in of_nodes and open_(value):
             found.nodes = -1
-        elif flag in _NODES and number:
+        elif flag in of_nodes and number:
             found.nodes = int(number[1])
-        elif flag in _PROCESSES and open_(value):
+        elif flag in of_processes and open_(value):
             found.nodes = -1
-        elif flag in _PROCESSES and number:
+        elif flag in of_processes and number:
             found.per_node = int(number[1])
     return rest
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -52,6 +53,15 @@ def default_release(framework: str) -> str:
 def framework_spec(framework: str) -> Mapping[str, Json]:
     """framework.yaml."""
     return _doc(framework, "framework", "framework")
+
+
+def launchers() -> dict[str, dict[str, Json]]:
+    """Every command that starts programs of a framework and is not known everywhere: name -> its flags."""
+    found: dict[str, dict[str, Json]] = {}
+    for framework in frameworks():
+        with suppress(TuneportError):  # said by whoever needs this framework
+            found |= framework_spec(framework).get("launchers", {})
+    return found
 
 
 def release_spec(framework: str, version: str) -> Mapping[str, Json]:

@@ -222,8 +222,15 @@ def _command(run: Runner, words: list[str], heredoc: str) -> bool | None:
     return run.perform([word for number, word in enumerate(words) if number or word != "-p"], {}, heredoc)
 
 
-def _read(run: Runner, words: list[str], _heredoc: str) -> bool | None:
+_WHOLE = (["-r", "-d", ""], ["-d", "", "-r"], ["-rd", ""])
+"""Options with which `read` takes all of a here-document as it is."""
+
+
+def _read(run: Runner, words: list[str], heredoc: str) -> bool | None:
     names = [word for word in words if re.fullmatch(r"[A-Za-z_]\w*", word)]
+    if heredoc and words[:-1] in _WHOLE and len(names) == 1 and "IFS" not in run.state.variables:
+        run.state.variables[names[0]] = heredoc.strip(" \t\n")
+        return False  # the text ends before the delimiter comes
     for name in names or ["REPLY"]:
         gap = run.state.gap(f"{name} is read while the script runs", name)
         held = run.state.variables.get(name)
