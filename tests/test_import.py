@@ -222,6 +222,98 @@ def test_the_printed_commands_work(project: api.Project) -> None:
         subprocess.run(["/bin/sh", "-c", f"{tp} {line[3:]}"], check=True, capture_output=True)
 
 
+def test_no_secret_is_written(project: api.Project) -> None:
+    text = " ".join(f"'{word}'" for word in GRPO)
+    words = "export WANDB_API_KEY=abcdef HF_TOKEN=hf_x MY_SECRET=abcdefghijklmnop NCCL_DEBUG=WARN; "
+    words += f"WANDB_API_KEY=zzzz {text}"
+    more = " +ray_kwargs.ray_init.runtime_env.env_vars.HF_TOKEN=hf_y trainer.project_name=x-$MY_SECRET"
+    made, config, job = imported(words + more)
+    written = "".join(path.read_text("utf-8") for path in made.path.iterdir())
+    for value in ("abcdef", "zzzz", "hf_x", "hf_y"):
+        assert value not in written
+    assert job["env"] == {"NCCL_DEBUG": "WARN"}
+    assert "ray_kwargs" not in config
+    said = "looks like a secret: set it where the job is submitted"
+    left = dict(made.left)
+    assert {left["WANDB_API_KEY"], left["HF_TOKEN"]} == {said}
+    assert left["trainer.project_name"] == f"it holds MY_SECRET, which {said}"
+    assert left["ray_kwargs.ray_init.runtime_env.env_vars.HF_TOKEN"] == said
+    assert (
+        made.path.joinpath("config.yaml").read_text().startswith("# Imported from: verl.trainer.main_ppo\n")
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "name"),
+    [
+        (["WANDB_API_KEY=abcdef"], "a"),
+        (["env", "WANDB_API_KEY=abcdef"], "b"),
+        (["ray", "job", "submit", '--runtime-env-json={"env_vars": {"WANDB_API_KEY": "abcdef"}}', "--"], "c"),
+    ],
+)
+def test_no_launcher_hands_a_secret_on(project: api.Project, before: list[str], name: str) -> None:
+    made, _, job = imported(*before, *GRPO, name=name)
+    assert "abcdef" not in "".join(path.read_text("utf-8") for path in made.path.iterdir())
+    assert "env" not in job and "WANDB_API_KEY" in dict(made.left)
+
+
+@pytest.mark.parametrize(
+    ("method", "says"),
+    [
+        ("verl/sft", "verl/sft runs verl.trainer.sft_trainer, not verl.trainer.main_ppo"),
+        ("verl/ppo", "verl/ppo needs algorithm.adv_estimator=gae, not grpo"),
+    ],
+)
+def test_another_method_is_refused(project: api.Project, method: str, says: str) -> None:
+    done = tp("import", "--as", "e", "--method", method, "--", *GRPO)
+    assert done.returncode == 3 and says in done.stderr
+    assert list(project.folder.experiments.iterdir()) == []
+
+
+def tp(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tuneport", *words], capture_output=True, text=True, check=False
+    )
+
+
+REWARD = "def compute_score(data_source, solution_str, ground_truth, extra_info=None):\n    return 1.0\n"
+KEY = "reward.custom_reward_function.path"
+
+
+@pytest.mark.parametrize("kind", ["link", "broken", "large", "missing"])
+def test_a_file_that_stays_behind_is_said(project: api.Project, kind: str) -> None:
+    outside = project.folder.root.parent / "mine.py"
+    outside.write_text(REWARD)
+    if kind in ("link", "broken"):
+        Path("mine.py").symlink_to(outside if kind == "link" else "nowhere.py")
+    elif kind == "large":
+        Path("mine.py").write_text(REWARD + "#" * (1 << 20))
+    done = tp("import", "--as", "e", "--", *GRPO, f"{KEY}=mine.py")
+    assert done.returncode == 3, done.stderr
+    assert "created experiments/e" in done.stderr and "put it at experiments/e/mine.py" in done.stderr
+    reasons = {"link": "leaves the working directory", "broken": "link to nothing"}
+    reasons |= {"large": "larger than 1 MiB", "missing": "is not in the working directory"}
+    assert reasons[kind] in done.stderr
+    assert not (project.folder.experiments / "e/mine.py").exists()
+
+
+def test_a_file_elsewhere_keeps_its_full_path(project: api.Project) -> None:
+    outside = project.folder.root.parent / "w/my.py"
+    outside.parent.mkdir()
+    outside.write_text(REWARD)
+    made, _, _ = imported(*GRPO, f"{KEY}=../w/my.py")
+    assert made.ok and "import-place" in {finding.code for finding in made.findings}
+    assert planned(made).config[KEY] == str(outside)
+
+
+def test_a_file_is_not_taken_for_the_experiments_own(project: api.Project) -> None:
+    Path("config.yaml").write_text("tools: []\n")
+    key = "actor_rollout_ref.rollout.multi_turn.tool_config_path"
+    made, _, _ = imported(*GRPO, f"{key}=config.yaml")
+    assert [finding.key for finding in made.findings if finding.code == "import-place"] == [key]
+    assert planned(made).config[key] == str(Path("config.yaml").absolute())
+
+
 # Round trips over upstream's own invocations.
 
 
@@ -243,7 +335,7 @@ def round_trip(record: dict[str, Any], folder: Path) -> tuple[linter.Checked, li
             importer.draft(command(record), asked)
         return None
     made, _ = importer.draft(command(record), asked)
-    write_folder(folder, made.files(importer.title(command(record))))
+    write_folder(folder, made.files(importer.title(made)))
     flags = {name.removeprefix("--").replace("-", "_"): value for name, value in made.flags.items()}
     if len(made.resources.get("pools", ())) > 1:
         flags["fleet"] = "cluster"

@@ -260,3 +260,10 @@ def test_what_is_no_program_is_said_plainly(words: list[str], code: str) -> None
 def test_an_unknown_program_is_not_found() -> None:
     with pytest.raises(NotFound):
         workflow.check(["python", "-m", "nobody.has.this", "a=1"])
+
+
+def test_what_is_no_number_is_said() -> None:
+    found = linter.check(
+        ["python3", "-m", "verl.trainer.main_ppo", "critic.optim.lr=nan"], linter.Asked("verl", "0.9.0")
+    ).findings
+    assert ("key-type", "critic.optim.lr", "warning") in [(f.code, f.key, f.severity) for f in found]

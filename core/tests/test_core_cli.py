@@ -228,6 +228,78 @@ def test_plan_out_writes_what_it_prints(shop: Shop, tmp_path: Path) -> None:
     assert json.loads(done.stdout)["error"]["code"] == "io"
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["acme/tune", "--framework-version", "9"], 4, "no release '9'"),
+        (["acme/tune", "learning_rate", "--set", "a=b"], 2, "--set belongs to an experiment"),
+        (["acme/tune", "--model", "m"], 2, "--model belongs to an experiment"),
+        (["acme/tune", ""], 2, "KEY is empty"),
+        (["good", ""], 2, "KEY is empty"),
+        (["acme"], 4, "methods are named FRAMEWORK/METHOD: acme/"),
+        (["tune"], 4, "methods are named FRAMEWORK/METHOD: acme/tune"),
+        (["acme/tune", "optim.lr"], 4, "tp explain acme/tune learning_rate"),
+    ],
+)
+def test_explain_refuses_with_the_way_out(shop: Shop, words: list[str], code: int, says: str) -> None:
+    done = shop.run("explain", *words)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert says in done.stderr
+
+
+def test_a_parameter_by_the_last_name_of_its_key(shop: Shop) -> None:
+    done = shop.run("validate", "good", *FLAGS, "--set", "lr=1")
+    assert "did you mean `learning_rate`?" in done.stdout + done.stderr
+
+
+def test_a_draft_is_no_experiment_and_a_dead_one_goes(shop: Shop) -> None:
+    experiments = shop.root / "experiments"
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    for pid in (gone.pid, os.getppid()):
+        shutil.copytree(experiments / "good", experiments / f".fresh.{pid}")
+    try:
+        names = [row["experiment"] for row in shop.json("ls")[1]["experiments"]]
+        assert "good" in names and not [name for name in names if name.startswith(".")]
+        assert ".fresh" not in shop.run("validate", "nothing-like-it").stderr
+        assert shop.run("new", "fresh", "--method", "acme/tune").returncode == 0
+        assert not (experiments / f".fresh.{gone.pid}").exists()
+        assert (experiments / f".fresh.{os.getppid()}").exists()  # that one is still at work
+    finally:
+        for path in (*experiments.glob(".fresh.*"), experiments / "fresh"):
+            shutil.rmtree(path)
+
+
+def test_a_name_that_is_too_long_is_told_the_limit(shop: Shop) -> None:
+    done = shop.run("new", "a" * 129, "--method", "acme/tune")
+    assert done.returncode == 3 and "at most 128" in done.stderr
+
+
+def test_of_a_broken_config_nothing_is_made_up(shop: Shop) -> None:
+    """Notes and warnings about a file that could not be read would be about the defaults."""
+    folder = shop.root / "experiments" / "unread"
+    shutil.copytree(shop.root / "experiments" / "good", folder)
+    (folder / "config.yaml").write_text("optim: [\n")
+    try:
+        code, report = shop.json("validate", "unread", "--train-data", "/nowhere/d.jsonl")
+    finally:
+        shutil.rmtree(folder)
+    found = {finding["code"] for finding in report["findings"]}
+    assert code == 3 and {"yaml-syntax", "request-missing"} == found
+
+
+def test_ctrl_c_during_the_imports(shop: Shop) -> None:
+    code = (
+        "import builtins, sys\nreal = builtins.__import__\n"
+        "def fake(name, *rest):\n"
+        "    if name == 'tuneport.cli.run': raise KeyboardInterrupt\n"
+        "    return real(name, *rest)\n"
+        "from tuneport.cli.main import main\nbuiltins.__import__ = fake\nsys.argv = ['tp', 'ls']\nmain()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=shop.root)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "tp: interrupted\n")
+
+
 def test_explain_shows_the_chain_with_places(shop: Shop) -> None:
     done = shop.run("explain", "good", "optim.lr", *FLAGS)
     place = os.path.join("experiments", "good", "config.yaml")

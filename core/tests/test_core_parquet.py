@@ -51,6 +51,7 @@ def test_columns_types_rows_and_a_constant_column(tmp_path: Path, content: bytes
             "tags": ["a"],
         },
         "rows": 2,
+        "columns_blank": [],
         "data_source_values": ["openai/gsm8k"],
     }
 
@@ -93,3 +94,22 @@ def test_no_damage_does_more_than_refuse(tmp_path: Path, content: bytes) -> None
         except ValueError:
             continue
         assert isinstance(facts["columns"], list)
+
+
+def test_columns_that_hold_nothing(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+    row = {"prompt": [], "gone": None, "text": "", "n": 0, "tags": [""], "r": {"a": "", "b": 1, "c": None}}
+    path = tmp_path / "train.parquet"
+    pq.write_table(pa.Table.from_pylist([row] * 3), path)
+    assert table(path)["columns_blank"] == ["prompt", "gone", "text", "r.a", "r.c"]
+    other = {
+        "prompt": ["x"],
+        "gone": None,
+        "text": "t",
+        "n": 1,
+        "tags": [],
+        "r": {"a": "y", "b": 1, "c": None},
+    }
+    pq.write_table(pa.Table.from_pylist([row, other]), path, row_group_size=1)
+    assert table(path)["columns_blank"] == ["gone", "r.c"]

@@ -114,6 +114,24 @@ def test_files_that_are_no_data(shop: Shop, script: str, code: str) -> None:
     assert code in [finding["code"] for finding in found["findings"] if finding["severity"] == "error"]
 
 
+def test_a_script_that_dies_leaves_nothing(shop: Shop) -> None:
+    write(shop, "prepare_data.py", SCRIPT + "\nimport signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
+    found = prepare(shop, "--out", "data", code=3)
+    assert found["error"]["message"] == "prepare_data.py was ended by SIGKILL"
+    assert not list((shop.root / "data").iterdir())
+    write(shop, "prepare_data.py", SCRIPT)
+    assert prepare(shop, "--out", "data")["ok"]
+
+
+def test_what_it_left_out_is_said_in_its_own_words(shop: Shop) -> None:
+    write(shop, "prepare_data.py", "")
+    error = prepare(shop, "--out", "data", code=3)["error"]
+    assert error["message"] == "the script ended well and wrote no file"
+    write(shop, "prepare_data.py", "import os; os.mkfifo(os.environ['TUNEPORT_OUTPUT_DIR'] + '/train.jsonl')")
+    error = prepare(shop, "--out", "data", code=3)["error"]
+    assert "push" not in error["message"] + error["hint"] and "not all plain files" in error["message"]
+
+
 def refusal(shop: Shop, *words: str, code: int) -> str:
     found = prepare(shop, *words, code=code)
     assert found["error"]["message"]

@@ -114,6 +114,9 @@ def test_stop_and_retry() -> None:
     assert [job["state"] for job in stopped] == ["STOPPED", "STOPPED"]
     assert marked(f"TUNEPORT_JOB_KEY={first}") == marked(f"TUNEPORT_JOB_KEY={second}") == []
     assert tp("job", "stop", first).returncode == 0  # twice is fine
+    some = tp("job", "stop", first, "nope")
+    assert some.returncode == 4 and some.stdout.split()[:2] == [first, "STOPPED"]
+    assert "nope" in some.stderr
     again = document("job", "retry", first)["job"]
     assert (again["id"], again["attempt"]) == (first, 2)
     assert tp("job", "stop", first).stdout.split()[:2] == [first, "STOPPED"]

@@ -26,8 +26,31 @@ def test_columns_fields_and_sources_of_json_lines(tmp_path: Path) -> None:
         "column_types": {"data_source": "string", "reward_model": "struct", "n": "int64", "tags": "list"},
         "column_fields": {"reward_model": ["style", "ground_truth"]},
         "data_source_values": ["a", "b"],
+        "columns_blank": [],
         "rows": 3,
     }
+
+
+def test_columns_that_hold_nothing(tmp_path: Path) -> None:
+    rows = [
+        {"a": None, "b": [], "c": {"x": "", "y": 0}, "d": ""},
+        {"a": None, "b": [], "c": {"x": ""}, "d": "1"},
+    ]
+    assert lines(tmp_path / "a.jsonl", rows)["columns_blank"] == ["a", "b", "c.x"]
+
+
+def test_the_first_broken_line_is_found(tmp_path: Path) -> None:
+    for text, line in [
+        ('{}\n\n{"a"\n', 3),
+        ("{}\n[1]\n", 2),
+        ('{"a": "\u2028"}\n', 0),
+        ("", 0),
+        ("[" * 100_000, 1),
+    ]:
+        (tmp_path / "a.jsonl").write_text(text, "utf-8")
+        assert tables.broken_line(tmp_path / "a.jsonl")[0] == line
+    (tmp_path / "a.jsonl").write_bytes(b"{}\n\xff\xfe\n")
+    assert tables.broken_line(tmp_path / "a.jsonl")[0] == 2
 
 
 def test_of_a_long_file_only_what_is_certain(tmp_path: Path) -> None:
@@ -42,11 +65,14 @@ def test_of_a_long_file_only_what_is_certain(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("", {"columns": [], "column_types": {}, "rows": 0, "column_fields": {}}),
-        ("[1]\n", {"columns": [], "column_types": {}, "rows": 1, "column_fields": {}}),
+        ("", {"columns": [], "column_types": {}, "rows": 0, "column_fields": {}, "columns_blank": []}),
+        ("[1]\n", {"columns": [], "column_types": {}, "rows": 1, "column_fields": {}, "columns_blank": []}),
         (
             '{"a": 1}\n\n{broken\n[2]\n',
-            {"columns": ["a"], "column_types": {"a": "int64"}, "rows": 3, "column_fields": {}},
+            {
+                "columns": ["a"], "column_types": {"a": "int64"}, "rows": 3, "column_fields": {},
+                "columns_blank": [],
+            },
         ),
         ('{"a"', {}),
         ("[" * 100_000, {}),

@@ -7,14 +7,15 @@ a parameter that does not bring back exactly what the command says gives way to 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from os.path import normpath
+from os.path import abspath, exists, isfile, join, lexists, normpath, splitext
 from pathlib import Path
 from typing import Any
 
 from tuneport import linter
 from tuneport.checks.rules import nested
+from tuneport.compiler.adapter import relative_path
 from tuneport.compiler.layers import Layers, flatten
 from tuneport.dialects.hydra.render import equal
 from tuneport.errors import Invalid
@@ -23,6 +24,7 @@ from tuneport.experiment import lock
 from tuneport.experiment.create import write_folder
 from tuneport.experiment.findings import ordered
 from tuneport.experiment.request import Flags
+from tuneport.experiment.secrets import secret_keys
 from tuneport.registry import catalog
 from tuneport.shell.gaps import open_
 from tuneport.text import printable
@@ -34,7 +36,8 @@ MAX_ROUNDS = 4
 @dataclass(slots=True)
 class Draft:
     """An experiment before it is written. `flags` are those of `tp plan` that belong to it; `left` names what
-    is not written, with the reason; `copied` are files that the command names."""
+    is not written, with the reason; `copied` are files that the command names, `behind` says of others why
+    they are not, by key, `places` are full paths in place of relative ones; `source` is the program."""
 
     method: Method
     version: str
@@ -46,6 +49,9 @@ class Draft:
     flags: dict[str, str] = field(default_factory=dict)
     left: list[tuple[str, str]] = field(default_factory=list)
     copied: dict[str, Path] = field(default_factory=dict)
+    behind: dict[str, str] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
+    source: str = ""
 
     def files(self, title: str) -> dict[str, Path | str]:
         """The text of each file."""
@@ -59,8 +65,9 @@ class Draft:
         return texts
 
 
-def draft(words: Sequence[str], asked: linter.Asked) -> tuple[Draft, list[Finding]]:
-    """(the experiment, findings about it and about the script that the command comes from).
+def draft(words: Sequence[str], asked: linter.Asked, place: str = "") -> tuple[Draft, list[Finding]]:
+    """(the experiment, findings about it and about the script that the command comes from). `place` is the
+    folder that it goes to, for its findings.
 
     Raises:
         Invalid: the command is broken or leaves something open, or no method says the same. NotFound: nothing
@@ -83,7 +90,9 @@ def draft(words: Sequence[str], asked: linter.Asked) -> tuple[Draft, list[Findin
     for method in _fitting(checked, asked.method):
         made, different, said = _settled(checked, method, asked)
         if made is not None:
-            return made, ordered([*said, *findings])
+            said = [replace(item, file=join(place, item.file) if item.file else "") for item in said]
+            _left_behind(made, checked, said, place)
+            return made, ordered([*said, *_placed(made), *findings])
         problems.append(f"{method.id} would change {', '.join(different[:4])}")
     if problems:
         raise Invalid("; ".join(problems), code="import-lossy", hint="set these keys by hand after tp new")
@@ -94,12 +103,33 @@ def draft(words: Sequence[str], asked: linter.Asked) -> tuple[Draft, list[Findin
     )
 
 
-def title(words: Sequence[str]) -> str:
-    """The comment on top of config.yaml."""
-    shown = printable(" ".join(words[:6]))
-    shown = shown if len(shown) <= 80 else shown[:80] + "…"
+def _left_behind(made: Draft, checked: linter.Checked, said: Sequence[Finding], place: str) -> None:
+    """Say of each file that did not come along why, and where it belongs."""
+    for finding in said:
+        value = checked.context.own.get(finding.key)
+        name = relative_path(value) if finding.severity == "error" else ""
+        if splitext(name)[1] and not lexists(name):
+            made.behind.setdefault(finding.key, f"{value} is not in the working directory")
+    for key, why in made.behind.items():
+        target = join(place, normpath(str(checked.context.own.get(key))))
+        made.left.append((key, f"its file: {why}; put it at {target}"))
+
+
+def _placed(made: Draft) -> list[Finding]:
+    """Notes on the files that stay where they are."""
+    found = []
+    for key, path in made.places.items():
+        message = f"`{key}` names a file outside the experiment, which stays there: it is written as {path}"
+        hint = "copy it into the experiment under another name, and name that, to take it along"
+        found.append(Finding("import-place", "note", message, hint, key))
+    return found
+
+
+def title(made: Draft) -> str:
+    """The comment on top of config.yaml. It names the program alone: a command's words may hold secrets."""
     return (
-        f"Imported from: {shown}\nKeys of the release; parameters with names of Tuneport's are in job.yaml."
+        f"Imported from: {printable(made.source)}\n"
+        "Keys of the release; parameters with names of Tuneport's are in job.yaml."
     )
 
 
@@ -107,7 +137,7 @@ def _fitting(checked: linter.Checked, wanted: str) -> list[Method]:
     """The methods whose identity holds, the one that pins most first."""
     config = checked.context.config
     if wanted:
-        return [catalog.method(wanted, checked.release)]
+        return [_wanted(checked, wanted)]
     found = linter.candidates(checked.framework, checked.release, checked.entry)
     fitting = [
         method
@@ -117,14 +147,35 @@ def _fitting(checked: linter.Checked, wanted: str) -> list[Method]:
     return sorted(fitting, key=lambda method: -len(method.spec.get("identity", {})))
 
 
+def _wanted(checked: linter.Checked, name: str) -> Method:
+    """The method that was asked for.
+
+    Raises:
+        Invalid: the command runs something else.
+    """
+    method = catalog.method(name, checked.release)
+    entries = [entry for entry in (method.spec.get("entry"), *method.spec.get("entries", ())) if entry]
+    said = list(_unlike(checked, method))
+    if method.framework != checked.framework or checked.entry not in entries:
+        said = [f"{name} runs {' or '.join(entries) or method.framework}, not {checked.entry}"]
+    if said:
+        message = f"the command is not {name}: {'; '.join(said)}"
+        raise Invalid(message, code="import-method", hint="leave --method out to find the one that fits")
+    return method
+
+
+def _unlike(checked: linter.Checked, method: Method) -> Iterator[str]:
+    """What a method pins and the command sets otherwise."""
+    for key, value in method.spec.get("identity", {}).items():
+        present = checked.context.config.get(key)
+        if present != value:
+            yield f"{method.id} needs {key}={value}, not {present}"
+
+
 def _near(checked: linter.Checked) -> str:
     """What keeps each method of the program from being what the command runs."""
-    said = []
-    for method in linter.candidates(checked.framework, checked.release, checked.entry):
-        for key, value in method.spec.get("identity", {}).items():
-            present = checked.context.config.get(key)
-            if present != value:
-                said.append(f"{method.id} needs {key}={value}, not {present}")
+    methods = linter.candidates(checked.framework, checked.release, checked.entry)
+    said = [line for method in methods for line in _unlike(checked, method)]
     return "; ".join(said) or "nothing here runs it"
 
 
@@ -144,7 +195,8 @@ def _settled(
         planned, findings = _compiled(trial)
         if planned is None:
             return None, ["what chooses its files"], findings
-        skip = [*parts.platform_keys(method), *parts.left_open(context)]
+        unwritten = (key for key, _ in made.left)  # what each is instead was said
+        skip = [*parts.platform_keys(method), *parts.left_open(context), *unwritten]
         different = [
             key
             for key in {**original, **planned}
@@ -164,7 +216,10 @@ _NONE: Json = object()
 
 def _alike(left: Json, right: Json) -> bool:
     if isinstance(right, Ref):  # a file that came along
-        return right.ref == "work_dir" and isinstance(left, str) and f"/{normpath(left)}" == right.suffix
+        name = normpath(left) if isinstance(left, str) else ""
+        return right.ref == "work_dir" and name not in parts.OURS and f"/{name}" == right.suffix
+    if isinstance(left, str) and isinstance(right, str) and right.startswith("/") and "\0" not in left:
+        return left == right or (abspath(left) == right and exists(right))  # one that stays where it is
     if left is _NONE or right is _NONE:
         return left is right
     return equal(left, right)
@@ -185,10 +240,13 @@ def _with(made: Draft, params: Mapping[str, tuple[Json, tuple[str, ...]]]) -> Dr
 def _first(checked: linter.Checked, method: Method, asked: linter.Asked) -> Draft:
     """Everything that the command sets, sorted into what an experiment, a request and the platform say."""
     context, spec = checked.context, method.spec
-    made = Draft(method, checked.release)
+    run = checked.run
+    source = f"{run.module} in {run.file}:{run.line}" if isfile(run.file) else run.module
+    made = Draft(method, checked.release, source=source)
     bound = {binding["key"]: flag for flag, binding in spec.get("bind", {}).items()}
     owned = {**dict.fromkeys(spec.get("platform", {}), "Tuneport says where the job writes")}
     owned |= dict.fromkeys(spec.get("reserved", {}), "not yours to set here")
+    owned |= secret_keys(context.own, {**asked.env, **run.env})
     pools = parts.Pools(checked, method)
     for key, value in context.own.items():
         reason = next((why for name, why in owned.items() if _covered(key, [name])), "")
@@ -214,8 +272,11 @@ def _first(checked: linter.Checked, method: Method, asked: linter.Asked) -> Draf
     made.native |= parts.choices(context)
     if checked.entry != spec.get("entry", checked.entry):
         made.native["entry"] = checked.entry
-    made.copied = parts.named_files(made.config)
-    made.env, left = parts.environment(checked.run, method, asked.env)
+    named = parts.named_files(made.config)
+    made.copied = named.copied
+    made.config |= named.places
+    made.behind, made.places = named.left, named.places
+    made.env, left = parts.environment(run, method, asked.env)
     made.left += left
     return made
 

@@ -7,7 +7,7 @@ written here, so nobody's ownership is judged.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -20,6 +20,7 @@ from tuneport.checks.undecided import keys as undecided_keys
 from tuneport.compiler.adapter import native_value
 from tuneport.compiler.layers import Layers
 from tuneport.dialects.hydra.interpolate import resolved
+from tuneport.dialects.hydra.parse import Override
 from tuneport.dialects.hydra.read import Applied, apply, choices, take_apart
 from tuneport.dialects.hydra.surface import tree_of
 from tuneport.errors import Invalid, NotFound, TuneportError
@@ -85,15 +86,25 @@ def check_every(words: Sequence[str], asked: Asked) -> tuple[list[Checked], list
     Raises:
         Invalid: they start none, or a script cannot be read. NotFound: no framework here has the program.
     """
-    reading = read(words, asked.env)
+    _known(asked)
+    try:
+        reading = read(words, asked.env)
+    except Invalid as error:
+        framework = os.path.basename(words[0])
+        if error.code == "command-unknown" and framework in catalog.frameworks():
+            _known(replace(asked, framework=framework))  # says so where none of its commands can be checked
+        raise
     if not reading.scripted:
         return [check_arguments(reading.programs[0], asked)], []
-    checked, unknown = [], ""
+    checked, unknown, near = [], "", list[Finding]()
     for program in reading.programs:
         try:
             checked.append(check_arguments(program, asked, reading.gaps))
-        except NotFound:
+        except NotFound as error:
             unknown = unknown or program.module
+            if error.hint.startswith(NEAR):
+                place = ("", program.file, program.line)
+                near.append(Finding(error.code, "warning", error.message, error.hint, *place))
     if not checked:
         hint = "give variables that decide what it starts as --env NAME=VALUE, or its arguments behind it"
         if unknown:
@@ -101,8 +112,47 @@ def check_every(words: Sequence[str], asked: Asked) -> tuple[list[Checked], list
                 f"the first program that it starts is {shown(unknown)}; --framework-version names the release"
             )
         message = "the script starts no program of a framework that is known here"
-        raise Invalid(message, code="script-nothing", hint=hint, findings=reading.findings)
-    return checked, reading.findings
+        raise Invalid(message, code="script-nothing", hint=hint, findings=[*near, *reading.findings])
+    return checked, [*near, *reading.findings]
+
+
+NEAR = "did you mean "
+
+
+def _known(asked: Asked) -> None:
+    """Refuse a framework, release or method that is not there, before anything else is said.
+
+    Raises:
+        NotFound: it is not there. Invalid: the framework's commands cannot be checked.
+    """
+    if asked.framework:
+        version = asked.version or catalog.default_release(asked.framework)
+        catalog.release_spec(asked.framework, version)
+        if not _readable(asked.framework, version):
+            raise Invalid(
+                f"tp check does not read commands of {asked.framework}: its releases describe none",
+                code="framework-unread",
+                hint=f"`tp methods {asked.framework}` lists what can be run; `tp new` makes an experiment",
+            )
+    elif asked.version and not any(asked.version in catalog.releases(name) for name in catalog.frameworks()):
+        read_ = [name for name in catalog.frameworks() if _readable(name, catalog.default_release(name))]
+        there = "; ".join(f"{name} has {', '.join(catalog.releases(name))}" for name in read_)
+        raise NotFound(
+            f"no framework here has a release {asked.version!r}", code="release-unknown", hint=there
+        )
+    if asked.method:
+        framework = asked.method.partition("/")[0]
+        has = framework in catalog.frameworks() and asked.version in catalog.releases(framework)
+        catalog.method(asked.method, asked.version if has else "")
+
+
+def _readable(framework: str, version: str) -> bool:
+    """Whether any command of a framework can be checked."""
+    try:
+        entries = catalog.surface(framework, version).get("entries", {})
+    except TuneportError:
+        return False
+    return any({"config", "parser"} & item.keys() for item in entries.values())
 
 
 def check(words: Sequence[str], asked: Asked) -> Checked:
@@ -145,13 +195,46 @@ def _check(run: Invocation, asked: Asked) -> Checked:
     parsed = take_apart([word for word in run.arguments if not open_questions.is_free(word)])
     findings += parsed.findings
     path = parsed.flags.get("config_path", "")
-    if "config_dir" in parsed.flags or (path and path.strip("./") not in ("config", "")):
+    foreign = "config_dir" in parsed.flags or bool(path and path.strip("./") not in ("config", ""))
+    if foreign:
         message = "the command reads configuration files of its own, which are not judged here"
         findings.append(Finding("config-foreign", "note", message, "", "--config-path"))
     tree = tree_of(surface_document, entry)
     wanted, overrides, found = choices(parsed, tree)
-    findings += found
+    if foreign:
+        name = str(wanted.get("--config", ""))
+        if name and tree.find(name.removesuffix(".yaml")) is None:  # one of those files
+            findings += _against(asked.method, framework, version, entry, None)
+            return _unjudged(framework, catalog.release(framework, version, entry), entry, findings, run)
+        certain = set(map(id, findings))
+        checked = _composed(framework, version, entry, run, asked, [*findings, *found], wanted, overrides)
+        said = [item if id(item) in certain else _unless(item) for item in checked.findings]
+        unread = tuple(item for item in checked.unread if id(item) in certain)
+        return replace(checked, findings=tuple(ordered(said)), unread=unread)
+    return _composed(framework, version, entry, run, asked, [*findings, *found], wanted, overrides)
+
+
+def _unless(finding: Finding) -> Finding:
+    """An error, where configuration files that are not read may put it right."""
+    if finding.severity != "error" or finding.code == "method-mismatch":
+        return finding
+    message = f"{finding.message} (unless the command's own configuration files change it)"
+    return replace(finding, severity="warning", message=message)
+
+
+def _composed(
+    framework: str,
+    version: str,
+    entry: str,
+    run: Invocation,
+    asked: Asked,
+    findings: list[Finding],
+    wanted: dict[str, Json],
+    overrides: list[Override],
+) -> Checked:
+    """Findings for a program that composes its configuration from the chosen files."""
     if UNDECIDED in wanted.values():  # which keys there are depends on it
+        findings += _against(asked.method, framework, version, entry, None)
         return _unjudged(framework, catalog.release(framework, version, entry), entry, findings, run)
     try:
         release = catalog.release(framework, version, entry, wanted)
@@ -159,7 +242,7 @@ def _check(run: Invocation, asked: Asked) -> Checked:
         if not error.findings:
             raise
         # What the other words do depends on the files that they meet: nothing fair can be said of them.
-        findings += error.findings
+        findings += [*error.findings, *_against(asked.method, framework, version, entry, None)]
         release = catalog.release(framework, version, entry)
         return _unjudged(framework, release, entry, findings, run)
     applied = apply(overrides, release.keys)
@@ -212,7 +295,9 @@ def _judge(
     if any(map(depends, applied.own.values())):
         unknown = undecided_keys(effective, config)
         config = {name: value for name, value in config.items() if name not in unknown}
-    method = _method(framework, release.version, entry, asked.method, config)
+    contradicted = list(_against(asked.method, framework, release.version, entry, config, unknown, layers))
+    findings += contradicted
+    method = _method(framework, release.version, entry, "" if contradicted else asked.method, config)
     request = _request(method, layers.own, config, env, applied.deleted)
     facts, seen = facts_module.gather(request, NOWHERE, asked.facts, [])
     if not (asked.gpus_per_node or run.per_node or facts["topology"]):
@@ -266,12 +351,50 @@ def _entry(run: Invocation, asked: Asked) -> tuple[str, str]:
     known = f" of {asked.framework}" if asked.framework else ""
     longer = (name for name in known_entries if run.module and name.startswith(run.module))
     close = next(longer, "") or ("" if run.is_file else closest(run.module, known_entries, cutoff=0.85))
-    elsewhere = "--framework-version names the release; its entry points are in `tp methods`"
+    readable = [one for one in catalog.frameworks() if _readable(one, catalog.default_release(one))]
+    elsewhere = (
+        f"tp check reads programs of {' and '.join(readable)}; --framework-version names another release"
+    )
     raise NotFound(
         f"no entry point{known} is called {run.module!r}",
         code="entry-unknown",
-        hint=f"did you mean {close}?" if close else elsewhere,
+        hint=f"{NEAR}{close}?" if close else elsewhere,
     )
+
+
+def _against(
+    wanted: str,
+    framework: str,
+    version: str,
+    entry: str,
+    config: Mapping[str, Json] | None,
+    unknown: Collection[str] = (),
+    layers: Layers | None = None,
+) -> Iterator[Finding]:
+    """Why a command is not the method that it is said to be: another program, or a key that the method pins.
+
+    Args:
+        config: what the command comes to; None where that is not known.
+        unknown: keys whose value is not known.
+    """
+    if not wanted:
+        return
+    hint = "leave --method out to see what it is"
+    method = catalog.method(wanted, version) if wanted.startswith(f"{framework}/") else None
+    entries = [] if method is None else [method.spec.get("entry"), *method.spec.get("entries", ())]
+    if method is None or entry not in entries:
+        known = " or ".join(filter(None, entries)) or f"a program of {wanted.partition('/')[0]}"
+        message = f"the command is not {wanted}, which runs {known}: it runs {entry}"
+        yield Finding("method-mismatch", "error", message, hint)
+        return
+    for key, value in method.spec.get("identity", {}).items():
+        if config is None or key in unknown or config.get(key) == value:
+            continue
+        origin = layers.origins.get(key) if layers else None
+        place = (origin.file, origin.line) if origin else ("", 0)
+        wants, has = surface.show(value), surface.show(config.get(key))
+        message = f"the command is not {wanted}, which has {key}={wants}: here it is {has}"
+        yield Finding("method-mismatch", "error", message, hint, key, *place)
 
 
 def _method(framework: str, version: str, entry: str, wanted: str, config: Mapping[str, Json]) -> Method:

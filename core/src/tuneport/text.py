@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 
 def table(rows: Iterable[Sequence[str]], header: Sequence[str] = ()) -> str:
@@ -28,20 +29,26 @@ def closest_key(key: str, keys: Iterable[str], *, cutoff: float = 0.6) -> str:
     """The dotted key most like `key`: one beside it that is spelt alike, then one of the same last name
     elsewhere, then one whose last name is spelt alike; empty where there is none."""
     parent, _, leaf = key.rpartition(".")
-    beside: list[str] = []
-    named: dict[str, list[str]] = {}
-    for known in keys:
-        above, _, last = known.rpartition(".")
-        named.setdefault(last, []).append(known)
-        if above == parent:
-            beside.append(last)
-    near = closest(leaf, beside, cutoff=cutoff)
+    named, below = _sorted(tuple(keys))
+    near = closest(leaf, below.get(parent, ()), cutoff=cutoff)
     if near:
         return f"{parent}.{near}" if parent else near
     if leaf not in named:
         leaf = closest(leaf, named, cutoff=max(cutoff, 0.8))
     common = set(key.split("."))
     return max(named.get(leaf, ()), key=lambda known: len(common & set(known.split("."))), default="")
+
+
+@lru_cache(maxsize=8)
+def _sorted(keys: tuple[str, ...]) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """(dotted keys by their last name, last names by what stands before them); not to be changed."""
+    named: dict[str, list[str]] = {}
+    below: dict[str, list[str]] = {}
+    for known in keys:
+        above, _, last = known.rpartition(".")
+        named.setdefault(last, []).append(known)
+        below.setdefault(above, []).append(last)
+    return named, below
 
 
 def closest(word: str, options: Iterable[str], *, cutoff: float = 0.6) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -66,6 +67,11 @@ def validate(name: str, given: Flags) -> Report:
         # Without a trusted lock the method is anybody's guess: judging against a wrong one would mislead.
         return Report(tuple(ordered(findings)), {"undecided": []}, None)
     compiled, facts = _compile(written, given, findings)
+    if not written.config.data and failed(written.config.findings):
+        # Nobody knows what its author set, so what was judged are the defaults: of that only the request's
+        # own errors are true.
+        said = [f for f in compiled.findings if f in findings or (f.severity == "error" and not f.source)]
+        compiled = replace(compiled, findings=tuple(said))
     shown = {**facts, "undecided": list(compiled.undecided), "method": compiled.context.method.id}
     return Report(compiled.findings, shown, compiled)
 
@@ -200,6 +206,11 @@ class Imported:
     left: Sequence[tuple[str, str]]
     findings: tuple[Finding, ...]
 
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong with the experiment itself, whatever its request lacks."""
+        return not failed([finding for finding in self.findings if not finding.key.startswith("--")])
+
 
 def import_command(
     words: Sequence[str],
@@ -226,8 +237,8 @@ def import_command(
     target = create.new_folder(here, name)
     declared = facts_module.read_declared(Path(facts)) if facts else {}
     asked = linter.Asked(framework, version, method, nodes, gpus_per_node, declared, env or {})
-    made, findings = importer.draft(words, asked)
-    create.write_folder(target, made.files(importer.title(words)))
+    made, findings = importer.draft(words, asked, os.path.relpath(target))
+    create.write_folder(target, made.files(importer.title(made)))
     release = f"{made.method.framework} {made.version}"
     return Imported(target, made.method.id, release, made.flags, made.left, tuple(findings))
 

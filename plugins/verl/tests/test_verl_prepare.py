@@ -155,7 +155,83 @@ def test_what_it_cannot_use_is_said(project: Path) -> None:
         "raw",
         code=3,
     )
-    assert "test row 0: the answer has no number behind ####" in done.stderr
+    assert "raw/test.jsonl:1: the answer has no number behind ####" in done.stderr
+
+
+def test_rows_that_are_odd_and_right(project: Path) -> None:
+    odd = [
+        ({"question": "a\u2028b", "answer": "x\u2028#### 7"}, "7"),
+        ({"question": "q", "answer": "#### $18"}, "18"),
+        ({"question": "q", "answer": "#### 1\n#### -$1,234,567.5"}, "-1234567.5"),
+        ({"question": "q", "answer": "#### $-3."}, "-3"),
+    ]
+    text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record, _ in odd)
+    (project / "raw/train.jsonl").write_text(text, "utf-8")
+    assert prepare("--source", "raw")["ok"]
+    rows = pq.read_table(project / "data/train.parquet").to_pylist()
+    assert [row["reward_model"]["ground_truth"] for row in rows] == [truth for _, truth in odd]
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "says"),
+    [
+        ('{"question": "q", "answer": "#### 1"}\n{"question": "q"\n', (), "raw/train.jsonl:2: no JSON"),
+        ('{"question": "q"}\n', (), "raw/train.jsonl:1: a row needs a question and an answer"),
+        ('["q"]\n', (), "raw/train.jsonl:1: a row needs"),
+        ('{"question": "q", "answer": "#### none"}\n', (), "raw/train.jsonl:1: the answer has no number"),
+        ("\n", (), "raw holds no rows for train"),
+        ('{"question": "q", "answer": "#### 1"}\n', ("--limit", "-1"), "give 0 or more"),
+    ],
+)
+def test_a_bad_row_is_placed(project: Path, text: str, words: tuple[str, ...], says: str) -> None:
+    (project / "raw/train.jsonl").write_text(text, "utf-8")
+    given = ["dataset", "prepare", "math", "--python", sys.executable, "--out", "data", "--"]
+    assert says in tp(*given, "--source", "raw", *words, code=3).stderr
+    assert not list((project / "data").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "code", "severity"),
+    [
+        ("train.csv", "", "verl-data-format", "error"),
+        ("train.jsonl", {"prompt": []}, "verl-data-prompt-blank", "warning"),
+        ("train.jsonl", {"reward_model": None}, "verl-data-answer-null", "error"),
+        (
+            "train.jsonl",
+            {"reward_model": {"style": "rule", "ground_truth": ""}},
+            "verl-data-answer-blank",
+            "warning",
+        ),
+        ("train.parquet", {"prompt": []}, "verl-data-prompt-blank", "warning"),
+        ("train.parquet", {"reward_model": {"ground_truth": ""}}, "verl-data-answer-blank", "warning"),
+        ("train.jsonl", "broken", "prepare-unreadable", "error"),
+    ],
+)
+def test_data_that_trains_nothing_is_said(
+    project: Path, name: str, row: Any, code: str, severity: str
+) -> None:
+    good = {"data_source": "openai/gsm8k", "prompt": [{"role": "user", "content": "q"}]}
+    good["reward_model"] = {"style": "rule", "ground_truth": "1"}
+    rows = [{**good, **row} if isinstance(row, dict) else good] * 3
+    target = project / "made" / name
+    target.parent.mkdir()
+    if name.endswith(".parquet"):
+        message = pa.list_(pa.struct({"role": pa.string(), "content": pa.string()}))
+        answer = pa.struct({"style": pa.string(), "ground_truth": pa.string()})
+        schema = pa.schema({"data_source": pa.string(), "prompt": message, "reward_model": answer})
+        pq.write_table(pa.Table.from_pylist(rows, schema), target)
+    elif name.endswith(".csv"):
+        target.write_text("data_source,prompt,reward_model\n" + "a,b,c\n" * 3)
+    else:
+        target.write_text(
+            "".join(json.dumps(one) + "\n" for one in rows) + ('{"a' if row == "broken" else "")
+        )
+    copy = f"import os, shutil; shutil.copy({str(target)!r}, os.environ['TUNEPORT_OUTPUT_DIR'])\n"
+    (project / "experiments/math" / RECIPE).write_text(copy)
+    found = prepare(code=3 if severity == "error" else 0)["findings"]
+    assert (code, severity) in [(item["code"], item["severity"]) for item in found]
+    if row == "broken":
+        assert "line 4 of train.jsonl" in found[0]["message"]
 
 
 def test_modelscope_is_the_hub_where_the_job_says_so(project: Path) -> None:

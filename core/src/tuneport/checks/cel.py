@@ -92,6 +92,7 @@ class Rules:
             if here is not _ABSENT:
                 here = _cel_value(here)
                 shown = str(here) if not isinstance(here, bool) else str(here).lower()
+                shown = shown or "''"  # a sentence with nothing where the value belongs says nothing
                 return shown if len(shown) <= 120 else shown[:120] + "…"
         return "?"
 

@@ -7,6 +7,7 @@ mapping where a list is walked, a value that the code refuses.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Set
 
 from tuneport.checks import surface
@@ -134,6 +135,8 @@ def misfit(value: Json, key: Key) -> Severity | None:
     """How badly a value fails to be what a key holds; None where it may do."""
     if value == "" and isinstance(value, str) and "str" not in key.types and "any" not in key.types:
         return "warning"  # most often a shell variable that was not set, and a false one at that
+    if isinstance(value, float) and math.isnan(value):
+        return "warning"
     types = set(key.types)
     kind = surface.kind_of(value)
     if "any" in types or kind in types or kind == "any":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import textwrap
 from collections.abc import Iterable, Mapping
 
@@ -10,7 +11,7 @@ import click
 
 from tuneport.cli.options import experiment_argument, request_flags
 from tuneport.cli.output import data, json_option, print_json, printable, table
-from tuneport.errors import Invalid, NotFound
+from tuneport.errors import Invalid, NotFound, UsageError
 from tuneport.experiment.request import Flags
 from tuneport.text import closest
 from tuneport.types import Json, Ref
@@ -18,20 +19,37 @@ from tuneport.types import Json, Ref
 
 @click.command("explain")
 @experiment_argument
-@click.argument("key", default="")
+@click.argument("key", default=None, required=False)
 @request_flags
 @json_option
-def command(experiment: str, key: str, flags: Flags, as_json: bool) -> None:
+def command(experiment: str, key: str | None, flags: Flags, as_json: bool) -> None:
     """Say where KEY of EXPERIMENT gets its value, layer by layer; or what a method is.
 
     A method is named FRAMEWORK/METHOD; with a parameter's name as KEY, what that parameter's values mean.
     """
+    if key == "":
+        raise UsageError(
+            "KEY is empty", code="usage", hint=f"leave it out: tp explain {shlex.quote(experiment)}"
+        )
     if not _is_method(experiment):
-        _key(experiment, key, flags, as_json)
-    elif key:
-        _parameter(experiment, key, as_json)
+        _key(experiment, key or "", flags, as_json)
+        return
+    _only_version(experiment, flags)
+    if key:
+        _parameter(experiment, key, flags.framework_version, as_json)
     else:
-        _method(experiment, as_json)
+        _method(experiment, flags.framework_version, as_json)
+
+
+def _only_version(method_id: str, flags: Flags) -> None:
+    """Refuse what belongs to a request: a method has none."""
+    given = next(
+        (name for name in flags.__slots__ if name != "framework_version" and getattr(flags, name)), ""
+    )
+    if given:
+        flag = "--set" if given == "sets" else f"--{given.replace('_', '-')}"
+        message = f"{flag} belongs to an experiment, and {method_id} is a method"
+        raise UsageError(message, code="usage", hint="leave it out, or name an experiment")
 
 
 def _is_method(name: str) -> bool:
@@ -39,10 +57,26 @@ def _is_method(name: str) -> bool:
     return "/" in name and not name.startswith((".", "/")) and not os.path.isdir(name)
 
 
+def _methods_like(name: str) -> list[str]:
+    """The methods that somebody may mean who names a framework, or a method without one."""
+    from tuneport.registry import catalog
+
+    found = [row[0] for row in catalog.methods()]
+    return [method for method in found if name in method.split("/")]
+
+
 def _key(experiment: str, key: str, flags: Flags, as_json: bool) -> None:
     from tuneport import workflow
 
-    report = workflow.validate(experiment, flags)
+    try:
+        report = workflow.validate(experiment, flags)
+    except NotFound as error:
+        meant = _methods_like(experiment)
+        if not meant:
+            raise
+        message = f"{experiment} is neither an experiment here nor a method"
+        hint = f"methods are named FRAMEWORK/METHOD: {', '.join(meant)}"
+        raise NotFound(message, code="experiment-missing", hint=hint) from error
     if report.compiled is None:
         raise Invalid(f"{experiment} cannot be read", code="invalid", findings=report.findings)
     layers, context = report.compiled.layers, report.compiled.context
@@ -94,10 +128,10 @@ def _text(value: Json) -> str:
     )
 
 
-def _method(method_id: str, as_json: bool) -> None:
+def _method(method_id: str, version: str, as_json: bool) -> None:
     from tuneport.registry import catalog
 
-    method = catalog.method(method_id)
+    method = catalog.method(method_id, version)
     spec, framework = method.spec, catalog.framework_spec(method.framework)
     primary, aliases = catalog.metric_aliases(method_id)
     document = {
@@ -140,14 +174,17 @@ def _method(method_id: str, as_json: bool) -> None:
     _listed("next", (f"tp explain {name}" for name in told.get("next", ())))
 
 
-def _parameter(method_id: str, name: str, as_json: bool) -> None:
-    from tuneport.experiment.values import describe
+def _parameter(method_id: str, name: str, version: str, as_json: bool) -> None:
+    from tuneport.experiment.values import closest_parameter, describe
     from tuneport.registry import catalog
 
-    method = catalog.method(method_id)
+    method = catalog.method(method_id, version)
     if name not in method.params:
-        close = closest(name, method.params)
+        owner = next((param.name for param in method.params.values() if name in param.keys), "")
+        close = closest_parameter(name, method)
         hint = f"did you mean {close!r}?" if close else f"`tp methods {method_id}` lists them"
+        if owner:
+            hint = f"it is a native key, which the parameter {owner} writes: tp explain {method_id} {owner}"
         raise NotFound(f"{method_id} has no parameter {name!r}", code="param-unknown", hint=hint)
     param = method.params[name]
     word = catalog.vocabulary().get(name, {})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
-from tuneport.cli.output import data, json_option, print_json, table, talk
+from tuneport.cli.output import data, json_option, print_json, printable, table, talk
 
 if TYPE_CHECKING:
     from tuneport.jobs.manager import Job
@@ -193,16 +193,36 @@ def wait(job: str, timeout: float | None, as_json: bool) -> int:
 @command.command()
 @click.argument("jobs", metavar="JOB...", nargs=-1, required=True, shell_complete=_complete)
 @json_option
-def stop(jobs: tuple[str, ...], as_json: bool) -> None:
-    """Stop every JOB. Returns when no process of it is left; fine where it has ended."""
+def stop(jobs: tuple[str, ...], as_json: bool) -> int:
+    """Stop every JOB. Returns when no process of it is left; fine where it has ended.
+
+    Where one cannot be stopped, or is none, the others are stopped all the same.
+    """
+    from tuneport.errors import TuneportError
     from tuneport.jobs import show
 
     manager = _jobs()
-    stopped = [manager.get(job).stop() for job in jobs]
+    stopped, failures = [], []
+    for job in jobs:
+        try:
+            stopped.append(manager.get(job).stop())
+        except TuneportError as error:
+            failures.append(error)
     if as_json:
-        print_json({"ok": True, "jobs": [show.job_json(job.record) for job in stopped]})
-    else:
+        document: dict[str, Any] = {
+            "ok": not failures,
+            "jobs": [show.job_json(job.record) for job in stopped],
+        }
+        if failures:
+            errors = [{"code": e.code, "message": e.message, "hint": e.hint} for e in failures]
+            document |= {"error": errors[0], "errors": errors, "findings": []}
+        print_json(document)
+        return failures[0].exit_code if failures else 0
+    if stopped:
         data(table([(job.id, job.state, job.cause) for job in stopped]))
+    for one in failures:
+        talk(printable(f"tp: {one.message}") + (f"\n  hint: {printable(one.hint)}" if one.hint else ""))
+    return failures[0].exit_code if failures else 0
 
 
 @command.command()

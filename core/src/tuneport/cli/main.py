@@ -41,21 +41,35 @@ def help_text() -> str:
 
 
 def main() -> NoReturn:
-    """Run one command and leave with its exit code."""
-    args = sys.argv[1:]
+    """Run one command and leave with its exit code. Ctrl-C during the imports is one, too."""
+    try:
+        code = _run(sys.argv[1:])
+    except KeyboardInterrupt:
+        _interrupted()
+    _leave(code)
+
+
+def _run(args: list[str]) -> int:
     import os
 
     if "_TP_COMPLETE" not in os.environ and (not args or args[0] in ("-h", "--help", "help")):
-        code = _write(help_text())
-    elif args == ["--version"]:
+        return _write(help_text())
+    if args == ["--version"]:
         from tuneport import __version__
 
-        code = _write(f"tp {__version__}\n")
-    else:
-        from tuneport.cli.run import run
+        return _write(f"tp {__version__}\n")
+    from tuneport.cli.run import run
 
-        code = run(args)
-    _leave(code)
+    return run(args)
+
+
+def _interrupted() -> NoReturn:
+    """As `run` says it, without importing anything: an import is what was interrupted."""
+    try:  # noqa: SIM105 - contextlib may be what was being imported
+        sys.stderr.write("tp: interrupted\n")
+    except (OSError, AttributeError):
+        pass
+    _leave(130)
 
 
 def _write(text: str) -> int:

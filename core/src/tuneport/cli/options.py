@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -124,6 +125,11 @@ def _variables(given: tuple[str, ...]) -> dict[str, str]:
         name, equal, value = variable.partition("=")
         if not equal or not name:
             raise UsageError(f"--env {variable!r} is not NAME=VALUE", code="usage")
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            raise UsageError(
+                f"--env {variable!r}: {name!r} is no variable's name (letters, digits, _; no digit first)",
+                code="usage",
+            )
         found[name] = value
     return found
 

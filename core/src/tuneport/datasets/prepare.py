@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -58,10 +60,42 @@ def prepare(
         hint = "name an empty folder, or one that does not exist"
         raise Invalid(f"{out} is not an empty folder", code="prepare-out", hint=hint)
     out.mkdir(parents=True, exist_ok=True)
-    _run([interpreter, str(path), *args], {**_env(written), "TUNEPORT_OUTPUT_DIR": str(out.absolute())})
-    found = {name: tables.read(out / name) for name in reading.listing(out)}
-    findings = [*_readable(found), *_judged(experiment, out, found)]
+    try:
+        _run([interpreter, str(path), *args], {**_env(written), "TUNEPORT_OUTPUT_DIR": str(out.absolute())})
+    except BaseException:
+        _emptied(out)
+        raise
+    found = {name: tables.read(out / name) for name in _written(out)}
+    findings = [*_readable(out, found), *_judged(experiment, out, found)]
     return Prepared(out, path.name, found, tuple(ordered(findings)))
+
+
+def _emptied(out: Path) -> None:
+    """Take away what a script that failed wrote: the folder was empty, so all of it is the script's."""
+    for path in out.iterdir() if out.is_dir() else ():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _written(out: Path) -> list[str]:
+    """The files that the script wrote.
+
+    Raises:
+        Invalid: there are none, or some are no plain files.
+    """
+    try:
+        return reading.listing(out)
+    except Invalid as error:
+        if error.code == "dataset-empty":
+            hint = "write train.parquet or train.jsonl to the folder that TUNEPORT_OUTPUT_DIR names"
+            raise Invalid(
+                "the script ended well and wrote no file", code="prepare-no-train", hint=hint
+            ) from None
+        message = f"what the script wrote to {out} is not all plain files"
+        hint = "correct the script, and name another folder or empty this one"
+        raise Invalid(message, code=error.code, hint=hint, findings=error.findings) from None
 
 
 def _script(folder: Path, wanted: str) -> Path:
@@ -122,14 +156,24 @@ def _run(words: list[str], env: Mapping[str, str]) -> None:
     except ValueError as error:  # half a character, or NUL, in a word
         raise Invalid(f"the script cannot be started: {error}", code="prepare-failed") from error
     if code:
+        end = f"was ended by {_signal(-code)}" if code < 0 else f"ended with exit code {code}"
         raise Invalid(
-            f"{Path(words[1]).name} ended with exit code {code}",
+            f"{Path(words[1]).name} {end}",
             code="prepare-failed",
-            hint="what it printed is above",
+            hint="it may have needed more memory than there is"
+            if code == -signal.SIGKILL
+            else "what it printed is above",
         )
 
 
-def _readable(found: Mapping[str, Mapping[str, Json]]) -> list[Finding]:
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _readable(out: Path, found: Mapping[str, Mapping[str, Json]]) -> list[Finding]:
     """Findings about the files themselves."""
     findings = []
     if not any(_split(name) == "train" for name in found):
@@ -139,7 +183,11 @@ def _readable(found: Mapping[str, Mapping[str, Json]]) -> list[Finding]:
     for name, facts in found.items():
         if Path(name).suffix not in tables.KINDS:
             continue
-        if not facts:
+        line, why = tables.broken_line(out / name) if Path(name).suffix in tables.LINES else (0, "")
+        if line:
+            message = f"line {line} of {name} cannot be read: {why}"
+            findings.append(Finding("prepare-unreadable", "error", message, "", name, name, line))
+        elif not facts:
             message = f"{name} cannot be read: it is damaged or not what its ending says"
             findings.append(Finding("prepare-unreadable", "error", message, "", name, name))
         elif not facts.get("rows", 1):
@@ -149,18 +197,21 @@ def _readable(found: Mapping[str, Mapping[str, Json]]) -> list[Finding]:
 
 
 def _judged(experiment: str, out: Path, found: Mapping[str, Mapping[str, Json]]) -> list[Finding]:
-    """What the method says about the data: the findings that are not there while nothing is known of it."""
+    """What the method says about the data: the findings that are not there for every other kind of file of
+    which nothing is known."""
     names = {_split(name): name for name in sorted(found, reverse=True)}
     if "train" not in names:
         return []
 
-    def about(folder: Path) -> tuple[Finding, ...]:
-        paths = {split: str((folder / name).absolute()) for split, name in names.items()}
+    def about(folder: Path, suffix: str = "") -> tuple[Finding, ...]:
+        files = {split: (folder / name).absolute() for split, name in names.items()}
+        paths = {split: str(file.with_suffix(suffix or file.suffix)) for split, file in files.items()}
         given = Flags(train_data=paths["train"], validation_data=paths.get("validation", ""))
         return workflow.validate(experiment, given).findings
 
     try:
-        before = {(finding.code, finding.key) for finding in about(out / "nowhere")}
+        unseen = (about(out / "nowhere", suffix) for suffix in (".parquet", ".jsonl"))
+        before = set.intersection(*({(finding.code, finding.key) for finding in known} for known in unseen))
         after = about(out)
     except TuneportError as error:
         return [Finding(error.code, "error", error.message, error.hint)]

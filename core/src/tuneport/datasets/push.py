@@ -17,6 +17,7 @@ from tuneport.datasets import store
 from tuneport.datasets.files import File
 from tuneport.datasets.reference import parse_name, parse_version
 from tuneport.errors import Invalid, Unavailable
+from tuneport.processes import alive
 from tuneport.settings import private_dir, state_dir
 
 
@@ -124,18 +125,8 @@ def _sweep(home: Path) -> None:
     mine = f".push-{socket.gethostname()}-"
     for path in home.glob(".push-*"):
         pid = path.name.removeprefix(mine).partition("-")[0]
-        if path.name.startswith(mine) and pid.isdigit() and not _alive(int(pid)):
+        if path.name.startswith(mine) and pid.isdigit() and not alive(int(pid)):
             shutil.rmtree(path, ignore_errors=True)
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
 
 
 def _unwritable(home: Path, error: OSError) -> Unavailable:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from tuneport.errors import Invalid
 from tuneport.shell.gaps import blank, open_
 from tuneport.shell.gaps import shown as shown_text
+from tuneport.text import closest
 from tuneport.types import Json
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)\Z", re.S)
@@ -23,6 +24,7 @@ _ALONE = {
     "torchrun": "--standalone --no-python --no_python --run-path --run_path --help -h",
     "uv": "--isolated --active --no-sync --frozen --locked --no-project --offline --quiet -q --verbose -v "
     "--all-extras --no-dev --no-cache -n --no-capture-output --live-stream",
+    "conda": "--no-capture-output --live-stream -v --verbose --dev --debug-wrapper-scripts",
     "python": "-u -B -E -I -O -OO -P -q -s -S -v -d -i -b -bb -x",
     "env": "-i - --ignore-environment",
     "nohup": "",
@@ -40,6 +42,23 @@ _ALONE = {
 _RUNNERS = ("uv", "poetry", "pdm", "conda", "pixi")
 _SHELL_ALONE = re.compile(r"[-+][a-zA-Z]+\Z")
 _SHELLS = ("sh", "bash", "zsh", "dash")
+_CONTAINERS = ("docker", "podman", "nerdctl", "apptainer", "singularity", "enroot")
+_PYTHONS = ("ipython", "ipython3", "bpython", "jython", "cython", "cython3")  # programs of other names
+_DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
+_ACCELERATE_ALONE = (
+    "--cpu --multi_gpu --multi-gpu --tpu --ipex --use_deepspeed --use-deepspeed --use_fsdp "
+    "--use-fsdp --use_parallelism_config --use_megatron_lm --use_xpu --use_mps_device "
+    "--same_network --enable_cpu_affinity --no_python --downcast_bf16 --tpu_cluster "
+    "--no_tpu_cluster --tpu_use_sudo --debug -q --quiet --dynamo_use_dynamic --dynamo_use_fullgraph "
+    "--dynamo_use_regional_compilation --fp8_use_autocast_during_eval"
+)
+# accelerate 1.x commands/launch.py, launch_command_parser. Its --num_processes counts those of all machines.
+_ACCELERATE: Mapping[str, Json] = {
+    "alone": _ACCELERATE_ALONE.split(),
+    "nodes": ["--num_machines", "--num-machines"],
+}
+NEAR = "command-near"
+"""The code of a command that all but starts a program; in a script it is said, too."""
 _NODES = ("--nnodes",)
 _PROCESSES = ("--nproc-per-node", "--nproc_per_node")
 
@@ -100,21 +119,58 @@ def take_apart(words: Sequence[str]) -> Invocation:
             rest = _ray(found, rest[3:])
         elif name in _RUNNERS and rest[1:2] == ["run"]:
             found.launchers.append(name)
-            rest = _skip("uv", rest[2:], found)
+            rest = _skip("conda" if name == "conda" else "uv", rest[2:], found)
         elif name in _ALONE:
             rest = _skip(name, rest[1:], found)
             rest = rest[1:] if name == "timeout" else rest
         elif not found.launchers and "=" not in rest[0] and "/" not in rest[0] and "." in rest[0]:
             return _module(found, rest)  # a module's name alone, as `python -m` takes it
+        elif name == "accelerate" and rest[1:2] == ["launch"]:
+            return _launched(found, name, _ACCELERATE, rest[2:])
+        elif name in _CONTAINERS and rest[1:2] in (["run"], ["exec"]):
+            rest = _contained(found, rest)
         elif name in (declared := _declared()):
             return _launched(found, name, declared[name], rest[1:])
         else:
+            _misspelt(name, rest)
             break
     shown = shown_text(" ".join(words[:4]))
     raise Invalid(
         f"no program is started by {shown!r} that can be checked",
         code="command-unknown",
         hint="give the command as a shell gets it: tp check -- python -m package.module key=value",
+    )
+
+
+def _misspelt(name: str, rest: list[str]) -> None:
+    """Refuse a word that was meant for an interpreter.
+
+    Raises:
+        Invalid: the words start a program, but for the spelling of the first.
+    """
+    starts = rest[1:2] == ["-m"] or any(word.endswith(".py") for word in rest[1:2])
+    if starts and name not in _PYTHONS:
+        close = closest(name, ("python", "python3", "torchrun"), cutoff=0.8)
+        if close:
+            raise Invalid(f"there is no program {name!r}", code=NEAR, hint=f"did you mean {close}?")
+
+
+def _contained(found: Invocation, rest: list[str]) -> list[str]:
+    """What runs inside a container: the words from the first that starts something on; the launcher's own
+    flags, and the image, stand before it."""
+    found.launchers.append(rest[0])
+    for number, word in enumerate(rest[2:], 2):
+        before = rest[number - 1]
+        variable = _ASSIGNMENT.match(word.removeprefix("--env="))
+        if variable and (before in ("-e", "--env") or word.startswith("--env=")):
+            found.env[variable[1]] = variable[2]
+        starts = _PYTHON.match(word) or os.path.basename(word) in (*_SHELLS, "torchrun", "accelerate", "env")
+        if (starts or word.endswith((".sh", ".py"))) and not before.startswith("-"):
+            return rest[number:]
+    raise Invalid(
+        f"what {rest[0]} {rest[1]} starts is the image's own command, which is not known here",
+        code="command-unknown",
+        hint="give the command that runs inside the container",
     )
 
 
@@ -157,7 +213,7 @@ def _launched(found: Invocation, name: str, declared: Mapping[str, Json], rest: 
     """What follows a framework's own launcher: its flags, then a file, or with --module a module."""
     found.launchers.append(name)
     rest, module = _skip(name, rest, found, declared), False
-    while rest[:1] == ["--module"]:
+    while rest[:1] in (["--module"], ["-m"]):
         rest, module = _skip(name, rest[1:], found, declared), True
     return _module(found, rest) if module else _file(found, rest)
 
@@ -170,6 +226,10 @@ def _module(found: Invocation, rest: list[str]) -> Invocation:
 
 
 def _file(found: Invocation, rest: list[str]) -> Invocation:
+    if rest and _DOTTED.fullmatch(rest[0]) and not rest[0].endswith(".py") and not os.path.exists(rest[0]):
+        raise Invalid(
+            f"Python would look for a file named {rest[0]!r}", code=NEAR, hint=f"did you mean -m {rest[0]}?"
+        )
     if not rest or not rest[0].endswith(".py"):
         raise Invalid(
             "the command starts no Python module or file",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import shutil
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from tuneport.errors import Invalid
 from tuneport.experiment import lock, project
 from tuneport.experiment.facts import source_files
+from tuneport.processes import alive
 from tuneport.registry import catalog
 from tuneport.types import Json
 
@@ -60,6 +62,10 @@ def new_folder(here: project.Folder, name: str) -> Path:
     Raises:
         Invalid: the name is taken or impossible.
     """
+    if len(name) > project.MAX_NAME:
+        message = f"{name[:20]!r}… cannot be the name of an experiment: it has {len(name)} characters"
+        hint = f"use at most {project.MAX_NAME}"
+        raise Invalid(message, code="experiment-name", hint=hint)
     if not project.NAME.match(name):
         hint = "use letters, digits, dot, dash and underscore; start with a letter or digit"
         raise Invalid(f"{name!r} cannot be the name of an experiment", code="experiment-name", hint=hint)
@@ -146,6 +152,7 @@ def write_folder(target: Path, files: dict[str, Path | str]) -> None:
     Raises:
         Invalid: it is there already.
     """
+    _sweep(target)
     partial = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         partial.mkdir(parents=True)
@@ -167,3 +174,12 @@ def write_folder(target: Path, files: dict[str, Path | str]) -> None:
         raise
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def _sweep(target: Path) -> None:
+    """Drop the drafts of `target` whose process was killed."""
+    prefix = f".{target.name}."
+    for path in target.parent.glob(f"{glob.escape(prefix)}*"):
+        pid = path.name.removeprefix(prefix)
+        if pid.isdigit() and (int(pid) == os.getpid() or not alive(int(pid))):
+            shutil.rmtree(path, ignore_errors=True)

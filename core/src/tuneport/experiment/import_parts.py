@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os.path
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from tuneport.dialects.hydra.surface import CONFIG
 from tuneport.experiment import values
 from tuneport.experiment.command_line import Invocation
 from tuneport.experiment.hardware import NODE_GPUS
+from tuneport.experiment.secrets import ADVICE, is_secret
 from tuneport.registry.plugins import Hooks
 from tuneport.shell.gaps import open_
 from tuneport.types import Context, Json, Method, Param, Pool, Request, Topology
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 SERIES = "gpu"
 """The series where nobody says which: the person who plans knows."""
 MAX_COPIED = 1024 * 1024
-_OURS = ("config.yaml", "job.yaml", "recipe.lock.json")
+OURS = ("config.yaml", "job.yaml", "recipe.lock.json", "main.py", "eval.py")
+"""Files that an experiment gives a meaning: one of the same name elsewhere is not it."""
 _MACHINE = {"HOME", "HOSTNAME", "LOGNAME", "OLDPWD", "PATH", "PWD", "SHELL", "SHLVL", "TERM", "USER", "_"}
 
 
@@ -168,18 +170,42 @@ def location_text(value: Json) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def named_files(config: Mapping[str, Json]) -> dict[str, Path]:
-    """The small files below the working directory that settings name: an experiment brings its own along."""
-    found: dict[str, Path] = {}
-    for value in config.values():
-        if not isinstance(value, str) or not os.path.splitext(value)[1] or os.path.isabs(value):
+@dataclass(slots=True)
+class Named:
+    """What becomes of the files that settings name. `copied` come along (name -> place), `places` are the
+    settings that get a full path instead, `left` are keys whose file stays behind; both with the reason."""
+
+    copied: dict[str, Path] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
+    left: dict[str, str] = field(default_factory=dict)
+
+
+def named_files(config: Mapping[str, Json]) -> Named:
+    """The files that settings name, seen from the working directory: an experiment brings the small ones
+    below it along, and names others by their full path."""
+    found = Named()
+    here = Path.cwd().resolve()
+    for key, value in config.items():
+        if not isinstance(value, str) or "\0" in value or os.path.isabs(value):
             continue
         name = os.path.normpath(value)
         path = Path(name)
-        if name.startswith("..") or "\0" in name or name in _OURS or not path.is_file():
+        if not os.path.lexists(path):
             continue
-        if path.stat().st_size <= MAX_COPIED and path.resolve().is_relative_to(Path.cwd().resolve()):
-            found[name] = path.absolute()
+        if name in OURS or (name.startswith("..") and value.startswith(".")):
+            found.places[key] = os.path.abspath(value)
+        elif not os.path.splitext(value)[1] or not (path.is_file() or path.is_symlink()):
+            continue
+        elif not path.exists():
+            found.left[key] = f"{value} is a link to nothing"
+        elif not path.resolve().is_relative_to(here):
+            found.left[key] = f"{value} is a link that leaves the working directory"
+        elif path.stat().st_size > MAX_COPIED:
+            found.left[key] = f"{value} is larger than {MAX_COPIED >> 20} MiB"
+        elif not os.access(path, os.R_OK):
+            found.left[key] = f"{value} cannot be read"
+        else:
+            found.copied[name] = path.absolute()
     return found
 
 
@@ -209,6 +235,8 @@ def environment(
             left.append((name, "Tuneport sets this variable"))
         elif name in _MACHINE or (name in given and given[name] == value):
             continue
+        elif is_secret(name):
+            left.append((name, ADVICE))
         elif open_(value):
             left.append((name, "its value is known only where the script runs"))
         else:

@@ -19,8 +19,8 @@ _UTF8 = 0
 
 
 def table(path: Path) -> dict[str, Json]:
-    """`columns`, `column_types`, `column_fields` (of records) and `rows`; `data_source_values` where
-    statistics pin them down.
+    """`columns`, `column_types`, `column_fields` (of records), `rows` and `columns_blank`;
+    `data_source_values` where statistics pin them down.
 
     Raises:
         ValueError: not a Parquet file, or its footer is damaged.
@@ -62,6 +62,7 @@ def _facts(fields: dict[int, Any]) -> dict[str, Json]:
         raise ValueError("no number of rows")
     facts: dict[str, Json] = {"columns": list(types), "column_types": types, "rows": fields[3]}
     facts["column_fields"] = inside
+    facts["columns_blank"] = _blank(fields.get(4, []), schema, types, inside)
     values = _constant(fields.get(4, []), "data_source")
     if values is not None:
         facts["data_source_values"] = values
@@ -122,6 +123,35 @@ def _constant(groups: list[dict[int, Any]], column: str) -> list[str] | None:
         if value not in found:
             found.append(value)
     return found or None
+
+
+def _blank(
+    groups: list[dict[int, Any]],
+    schema: list[dict[int, Any]],
+    types: dict[str, Json],
+    inside: dict[str, Json],
+) -> list[str]:
+    """Columns that are no records, and `column.field`s of those that are, which hold nothing in any row, as
+    statistics show: a record's own absence cannot be told from that of its fields."""
+    # ColumnMetaData: 5 number of values, an empty list counting as one. Statistics: 3 number of nulls.
+    # LogicalType: 11 is the type of a column of nulls alone. Chunks come in the order of the schema's leaves.
+    nulls = [11 in (element.get(10) or {}) for element in schema[1:] if not element.get(5, 0)]
+    full: set[str] = set()
+    seen: dict[str, None] = {}
+    for group in groups:
+        for part, null in zip(group[1], nulls, strict=False):
+            chunk = part.get(3, {})
+            path = [step.decode("utf-8", "replace") for step in chunk.get(3, [])]
+            if not path:  # encrypted
+                return []
+            name = ".".join(path[:2]) if path[0] in inside else path[0]
+            seen[name] = None
+            statistics = chunk.get(12, {})
+            missing = null or statistics.get(3) == chunk.get(5)
+            empty = types[path[0]] != "list" and statistics.get(5) == statistics.get(6) == b""
+            if not missing and not empty:
+                full.add(name)
+    return [name for name in seen if name not in full]
 
 
 class _Reader:

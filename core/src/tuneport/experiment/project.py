@@ -16,7 +16,8 @@ from tuneport.types import Finding, Json
 
 PROJECT_FILE = "tuneport.yaml"
 EXPERIMENTS = "experiments"
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
+MAX_NAME = 128
+NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_NAME - 1}}}\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +85,19 @@ def need_project() -> Folder:
 
 
 def names(project: Folder) -> list[str]:
-    """The experiments of a project: each folder that holds a config.yaml or a lock."""
+    """The experiments of a project: each folder that holds a config.yaml or a lock. One whose name begins
+    with a dot is a draft."""
     try:
         entries = sorted(os.scandir(project.experiments), key=lambda entry: entry.name)
     except OSError:
         return []
     marks = ("config.yaml", "recipe.lock.json")
     return [
-        e.name for e in entries if e.is_dir() and any(os.path.exists(os.path.join(e.path, m)) for m in marks)
+        e.name
+        for e in entries
+        if not e.name.startswith(".")
+        and e.is_dir()
+        and any(os.path.exists(os.path.join(e.path, m)) for m in marks)
     ]
 
 

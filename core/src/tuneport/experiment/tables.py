@@ -18,7 +18,9 @@ _TYPES = {str: "string", bool: "bool", int: "int64", float: "double", list: "lis
 
 def read(path: Path) -> dict[str, Json]:
     """`columns`, and as far as it can be told `column_types`, `column_fields` (column of records -> names of
-    their fields), `rows` and `data_source_values`; nothing for kinds that nobody reads and damaged files."""
+    their fields), `rows`, `data_source_values` and `columns_blank` (columns and `column.field`s that hold
+    null, "" or an empty list in every row that was looked at); nothing for kinds that nobody reads and
+    damaged files."""
     import csv
 
     try:
@@ -62,6 +64,7 @@ def _json_lines(path: Path) -> dict[str, Json]:
         sources = [row["data_source"] for row in sampled if isinstance(row.get("data_source"), str)]
         if sources:  # of the first rows alone in a long file: one that is wrong there is wrong
             facts["data_source_values"] = list(dict.fromkeys(sources))
+        facts["columns_blank"] = _blank(sampled)
         if rows == len(sampled):
             facts["column_fields"] = _fields(sampled)
         return facts
@@ -74,6 +77,39 @@ def _record(line: bytes) -> Mapping[str, Json]:
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def broken_line(path: Path) -> tuple[int, str]:
+    """(the first line of a file of JSON lines that is no record, what it is instead), or (0, "")."""
+    with path.open("rb") as stream:
+        for number, line in enumerate(stream, 1):
+            try:
+                record = json.loads(line) if line.strip() else {}
+            except RecursionError:
+                return number, "it is nested too deep"
+            except ValueError as error:
+                return number, f"it is no JSON: {getattr(error, 'msg', 'not UTF-8')}"
+            if not isinstance(record, dict):
+                return number, f"it holds a {type(record).__name__}, not a record"
+    return 0, ""
+
+
+def _blank(records: list[Mapping[str, Json]]) -> list[str]:
+    """Columns, and `column.field`s, that hold nothing in any of the records."""
+    full: set[str] = set()
+    names: dict[str, None] = {}
+    for record in records:
+        inner = {
+            f"{name}.{field}": item
+            for name, value in record.items()
+            if isinstance(value, dict)
+            for field, item in value.items()
+        }
+        for name, value in (*record.items(), *inner.items()):
+            names[name] = None
+            if value is not None and value not in ("", [], {}):
+                full.add(name)
+    return [name for name in names if name not in full]
 
 
 def _fields(records: list[Mapping[str, Json]]) -> dict[str, Json]:

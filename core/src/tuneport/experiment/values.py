@@ -93,11 +93,30 @@ def describe(param: Param) -> str:
     return " ".join(parts)
 
 
+def closest_parameter(name: str, method: Method) -> str:
+    """The parameter that somebody meant: one that the vocabulary says goes by this name too, one whose native
+    key ends in it, then one that is spelt alike; empty where there is none."""
+    from tuneport.registry import catalog
+
+    words = catalog.vocabulary()
+    asked = name.lower().replace("-", "_")
+    for known in method.params:
+        if asked in words.get(known, {}).get("also", ()):
+            return known
+    ends = {
+        param.name for param in method.params.values() for key in param.keys if key.split(".")[-1] == asked
+    }
+    if len(ends) == 1:
+        return ends.pop()
+    # In a very short name one letter more is another word: lr is not lora.
+    return closest(name, method.params, cutoff=0.6 if len(name) > 3 else 0.75)
+
+
 def _unknown(name: str, method: Method, natives: Mapping[str, str], where: str) -> Finding:
     if name in natives:
         message = f"{where} {name}: that is a native key of the framework; its parameter is `{natives[name]}`"
         return Finding("param-native", "error", message, f"--set {natives[name]}=…", name)
-    close = closest(name, method.params)
+    close = closest_parameter(name, method)
     message = f"{where} {name}: {method.id} has no parameter of that name"
     hint = f"did you mean `{close}`?" if close else f"`tp methods {method.id}` lists them"
     if "." in name:

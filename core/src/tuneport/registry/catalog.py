@@ -440,5 +440,6 @@ def _usable(entry: Index, what: str) -> None:
 def _unknown(method_id: str) -> NotFound:
     known = [row[0] for row in methods()]
     close = closest(method_id, known, cutoff=0.5)
-    hint = f"did you mean {close!r}?" if close else "`tp methods` lists them"
+    some = ", ".join(known[:8]) + (", …" if len(known) > 8 else "")
+    hint = f"did you mean {close!r}?" if close else f"`tp methods` lists them: {some}"
     return NotFound(f"no method named {method_id!r}", code="method-unknown", hint=hint)

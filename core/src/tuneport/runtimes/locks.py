@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tuneport.errors import Unavailable
+from tuneport.processes import alive
 
 
 @contextlib.contextmanager
@@ -75,16 +76,6 @@ def holder(path: Path) -> str:
         pid, host, purpose = int(note["pid"]), str(note["host"]), str(note["purpose"])
     except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return "another tp is at work on it"
-    gone = host == socket.gethostname() and not _alive(pid)
+    gone = host == socket.gethostname() and not alive(pid)
     ended = "; it has died and what it started is still ending" if gone else ""
     return f"process {pid} on {host} is {purpose} since {since}{ended}"
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True

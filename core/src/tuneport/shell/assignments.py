@@ -11,7 +11,7 @@ from tuneport.shell.gaps import Word, open_, word
 from tuneport.shell.state import State
 from tuneport.shell.syntax import Node
 
-_BETWEEN = re.compile(r"(?:\s|\\\r?\n|(?<![^\s])#[^\n]*)+")
+_BETWEEN = re.compile(r"(?:[ \t\n]|\\\n|(?<![^\s])#[^\n]*)+")
 """What separates words: blanks, continued lines, comments."""
 
 
@@ -26,7 +26,7 @@ class Assignments:
         self.state = state
         self.source = b""
         self.offset = 0  # lines above the source, where it stands inside another
-        self.expander = Expander(lambda: self.state, capture)
+        self.expander = Expander(lambda: self.state, capture, self.assign_text)
 
     def line(self, node: Node) -> int:
         """The line where a node begins."""
@@ -77,6 +77,9 @@ class Assignments:
         adds = any(child.type == "+=" for child in node.children)
         held = self.state.variables.get(name)
         if value is not None and value.type == "array":
+            if self.text(value.end_byte, value.end_byte + 1) == "\r":
+                self.state.variables[name] = self.state.gap("a CR behind the bracket makes it no array")
+                return name
             self._array(name, value, held if adds else None)
             return name
         text = ""
@@ -115,6 +118,14 @@ class Assignments:
         before = held if isinstance(held, list) else [held] if isinstance(held, str) else []
         self.state.variables[name] = [*before, *items]
         self.state.line = line
+
+    def assign_text(self, named: str, text: str) -> None:
+        """Give a variable, or an element of an array, a text."""
+        name, _, subscript = named.removesuffix("]").partition("[")
+        if subscript or isinstance(self.state.variables.get(name), list | dict):
+            self._element(name, subscript or "0", text, adds=False)
+        else:
+            self.state.variables[name] = text
 
     def _element(self, name: str, subscript: str, text: str, adds: bool) -> None:
         held = self.state.variables.get(name)

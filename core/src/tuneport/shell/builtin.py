@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-import os.path
+import errno
+import os
 import re
+import select
+import stat
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tuneport.shell import conditions
+from tuneport.shell import complaints, conditions
 from tuneport.shell.gaps import blank, fog, open_
 from tuneport.shell.limits import MAX_BYTES
 
 if TYPE_CHECKING:
     from tuneport.shell.run import Runner
 
+_PIPE = re.compile(r"/(?:dev|proc/self)/fd/[0-9]+")
+PIPE_SECONDS = 3.0
 HARMLESS = frozenset({"mkdir", "sleep", "touch", "chmod", "date", "clear"})
 """Programs that are taken to succeed."""
 
@@ -38,8 +44,13 @@ def _echo(run: Runner, words: list[str], _heredoc: str) -> bool | None:
 
 def _printf(run: Runner, words: list[str], _heredoc: str) -> bool | None:
     if words[:1] == ["-v"] and len(words) > 1:
-        run.state.variables[words[1]] = run.state.gap("printf -v is not followed here")
-        return True
+        listener, run.out = run.out, []
+        try:
+            status = _printf(run, words[2:], _heredoc)
+            run.assign_text(words[1], "".join(run.out))
+        finally:
+            run.out = listener
+        return status
     form, *values = words or [""]
     parts = re.split(r"(%%|%s|%d|\\n|\\t)", form)
     holes = sum(part in ("%s", "%d") for part in parts)
@@ -144,33 +155,66 @@ def _source(run: Runner, words: list[str], _heredoc: str) -> bool | None:
         run.record.missing.append((words[0], run.state.file, run.state.line))
         return None
     state = run.state
+    try:
+        source = read_bytes(path)
+    except OSError:
+        run.record.missing.append((words[0], state.file, state.line))
+        return None
     before = state.file, state.line, state.params
     state.file, state.line = path, 0
     state.params = words[1:] or state.params
     try:
-        return run.script(read_bytes(path))
+        run.record.texts.append(source.decode("utf-8", "replace"))
+        run.record.findings += complaints.of_text(source, path)
+        return run.script(source)
     except Return:
         return None
     finally:
         state.file, state.line, state.params = before
 
 
-def beside(name: str, cwd: str, script: str) -> str | None:
-    """The file that a script means, seen from its working directory or from where it lies."""
+def beside(name: str, cwd: str, script: str, *, pipes: bool = False) -> str | None:
+    """The file that a script means, seen from its working directory or from where it lies. With `pipes` it
+    may be one of this process's, as bash's `<(…)` gives it."""
     if open_(name):
         return None
     for folder in (cwd, os.path.dirname(script)):
         if not open_(folder):
             path = os.path.normpath(os.path.join(folder, name))
-            if os.path.isfile(path):
+            if os.path.isfile(path) or (pipes and _PIPE.fullmatch(path)):
                 return path
     return None
 
 
 def read_bytes(path: str) -> bytes:
     """The start of a file: one byte more than may be read, where there is more."""
+    if _PIPE.fullmatch(path) and not os.path.isfile(path):
+        return _from_pipe(path)
     with open(path, "rb") as stream:
         return stream.read(MAX_BYTES + 1)
+
+
+def _from_pipe(path: str) -> bytes:
+    """What comes out of a pipe, such as that of bash's `<(…)`, as far as it may be read.
+
+    Raises:
+        OSError: it is no pipe, or has not ended after some seconds.
+    """
+    if not stat.S_ISFIFO(os.stat(path).st_mode):
+        raise OSError(errno.EINVAL, "it is not a regular file")
+    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    found, until = b"", time.monotonic() + PIPE_SECONDS
+    try:
+        while len(found) <= MAX_BYTES:
+            if not select.select([number], [], [], max(until - time.monotonic(), 0))[0]:
+                raise OSError(errno.EAGAIN, "the pipe does not end")
+            part = os.read(number, MAX_BYTES + 1 - len(found))
+            if not part:
+                break
+            found += part
+    finally:
+        os.close(number)
+    return found
 
 
 def _eval(run: Runner, words: list[str], _heredoc: str) -> bool | None:

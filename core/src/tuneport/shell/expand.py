@@ -24,10 +24,13 @@ class Expander:
     Args:
         state: gives the state as it is now.
         capture: what a command prints, for `$(…)`.
+        element: sets an element of an array, `name[subscript]`.
     """
 
-    def __init__(self, state: Callable[[], State], capture: Callable[[str], str]) -> None:
-        self._state, self._capture = state, capture
+    def __init__(
+        self, state: Callable[[], State], capture: Callable[[str], str], element: Callable[[str, str], None]
+    ) -> None:
+        self._state, self._capture, self._element = state, capture, element
         self.lenient = False  # whether a variable that nobody set is empty rather than unknown
         self.touched = ""  # a variable that the last words depended on and nobody knows
 
@@ -72,13 +75,19 @@ class Expander:
 
         def get(name: str) -> str:
             value = self._parameters().plain(name)
+            base = name.partition("[")[0]
+            if value is None and base != name and base in self._state().variables:
+                return "0"  # an element that was never set
             if value is None or open_(value):
                 missing.append(fog(value) if value else self._unset(name))
                 raise arithmetic.NoNumber
             return value or "0"
 
         def put(name: str, value: str) -> None:
-            self._state().variables[name] = value
+            if "[" in name or isinstance(self._state().variables.get(name), list | dict):
+                self._element(name, value)
+            else:
+                self._state().variables[name] = value
 
         try:
             return str(arithmetic.evaluate(text, get, put))

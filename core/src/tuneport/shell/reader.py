@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tuneport.errors import Invalid
-from tuneport.experiment.command_line import Invocation, take_apart
+from tuneport.experiment.command_line import NEAR, Invocation, take_apart
+from tuneport.shell import complaints
 from tuneport.shell.builtin import beside, read_bytes
 from tuneport.shell.gaps import Gaps, open_, shown, word
 from tuneport.shell.limits import too_much
 from tuneport.shell.run import Break, Exit, Record, Return, Runner, Started
 from tuneport.shell.state import Common, State
+from tuneport.text import closest
 from tuneport.types import Finding
 
 MAX_SCRIPTS = 8
@@ -53,7 +56,7 @@ def read(words: Sequence[str], env: Mapping[str, str]) -> Reading:
     reader.reading.scripted = True
     found.arguments = [word(text, "", 0) for text in found.arguments]  # in no script
     reader.enter(found, dict(env), os.getcwd(), "")
-    reader.close()
+    reader.close(env)
     return reader.reading
 
 
@@ -63,7 +66,7 @@ def _alone(text: str) -> Invocation | None:
         raise Invalid("the command holds a NUL character", code="script-text", hint="take it out")
     if any(sign in text for sign in " \t\n;|&"):
         return Invocation(text=text) if not os.path.isfile(text) else Invocation(script=text)
-    if not text.endswith(".py") and os.path.exists(text):
+    if not text.endswith(".py") and os.path.lexists(text):
         return Invocation(script=text)
     return None
 
@@ -101,6 +104,8 @@ class _Reader:
             path = _script(found.script, cwd, file)
             state.file = os.path.relpath(path) if path.startswith(os.getcwd() + os.sep) else path
             source = _bytes(path, found.script)
+        self.record.texts.append(source.decode("utf-8", "replace"))
+        self.record.findings += complaints.of_text(source, state.file)
         before = len(self.record.started)
         with contextlib.suppress(Exit, Return, Break):
             Runner(state, self.record).script(source)
@@ -113,7 +118,10 @@ class _Reader:
     def _follow(self, one: Started, above: Invocation) -> None:
         try:
             found = take_apart(one.words)
-        except Invalid:
+        except Invalid as error:
+            if error.code == NEAR:
+                place = ("", one.file, one.line)
+                self.record.findings.append(Finding(error.code, "warning", error.message, error.hint, *place))
             return  # some other program
         found.env = {**one.env, **found.env}
         found.launchers = [*above.launchers, *found.launchers]
@@ -129,10 +137,23 @@ class _Reader:
                 raise
             self.record.missing.append((shown(found.script), one.file, one.line))
 
-    def close(self) -> None:
-        """Say what could not be read."""
+    def close(self, env: Mapping[str, str]) -> None:
+        """Say what bash will stumble over, and what could not be read."""
+        for finding in list(dict.fromkeys(self.record.findings))[: MAX_SAID * 4]:
+            self.reading.findings.append(finding)
+        for name in env:
+            if name != "HOME" and not any(
+                re.search(rf"\b{re.escape(name)}\b", text) for text in self.record.texts
+            ):
+                wanted = {gap.variable for gap in self.reading.gaps.found if gap.variable}
+                close = closest(name, wanted)
+                message = f"the script never reads {name}, which was given: only what it starts can see it"
+                hint = f"did you mean {close}?" if close else ""
+                self.reading.findings.append(Finding("script-unused", "note", message, hint))
         for name, file, line in dict.fromkeys(self.record.missing[: MAX_SAID * 4]):
-            message = f"{shown(name)} is not here, so what it sets or starts is not known"
+            there = not open_(name) and os.path.exists(name) and not os.path.isfile(name)
+            what = "is not a regular file" if there else "is not here"
+            message = f"{shown(name)} {what}, so what it sets or starts is not known"
             hint = "give what it sets as --env NAME=VALUE"
             self.reading.findings.append(Finding("script-missing", "note", message, hint, "", file, line))
         for file, line in list(dict.fromkeys(self.record.skipped))[:MAX_SAID]:
@@ -142,10 +163,14 @@ class _Reader:
 
 
 def _script(name: str, cwd: str, file: str) -> str:
-    path = beside(name, cwd, file)
+    path = beside(name, cwd, file, pipes=not file)
     if path is None:
-        folder = not open_(name) and os.path.isdir(os.path.join("" if open_(cwd) else cwd, name))
-        what = "is a folder" if folder else "is not here"
+        here = "" if open_(name) else os.path.join("" if open_(cwd) else cwd, name)
+        what = "is not here"
+        if here and os.path.lexists(here):
+            what = "is a folder" if os.path.isdir(here) else "is not a regular file"
+        if here and os.path.islink(here) and not os.path.exists(here):
+            what = "is a link that leads nowhere"
         raise Invalid(f"the script {shown(name)} {what}", code="script-missing", hint="give its path")
     return path
 

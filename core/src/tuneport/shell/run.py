@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tuneport.shell import builtin, conditions, patterns, scan
 from tuneport.shell.assignments import Assignments
+from tuneport.shell.complaints import override_alone, override_like
 from tuneport.shell.gaps import blank, open_
 from tuneport.shell.scan import Unended
 from tuneport.shell.state import State
 from tuneport.shell.syntax import Node, parse
+from tuneport.types import Finding
 
+MAX_STRAY = 50
 Status = bool | None
 """Whether a command succeeded; None where only running it would tell."""
 
@@ -50,6 +53,8 @@ class Record:
     started: list[Started] = field(default_factory=list)
     skipped: list[tuple[str, int]] = field(default_factory=list)
     missing: list[tuple[str, str, int]] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)  # of the scripts
 
 
 class Runner(Assignments):
@@ -437,7 +442,18 @@ class Runner(Assignments):
         self.state.line = line
         if not fields:
             return True
+        if fields[0] not in self.state.functions:
+            self._stray(fields[0], self.line(before[0] if before else nodes[0] if nodes else node))
         return self.perform(fields, own, heredoc)
+
+    def _stray(self, first: str, line: int) -> None:
+        """Say so where a command was meant to be part of the one before it."""
+        if not override_like(first) or len(self.record.findings) > MAX_STRAY:
+            return
+        text = self.source.decode("utf-8", "replace")
+        found = override_alone(first, text, line - self.offset, self.state.file)
+        if found is not None:
+            self.record.findings.append(replace(found, line=line))
 
     def _new_line(self, left: Node, right: Node) -> bool:
         return "\n" in self.text(left.end_byte, right.start_byte).replace("\\\n", "")

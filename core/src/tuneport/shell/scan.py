@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 _HEREDOC = re.compile(r"<<(-?)\s*(['\"]?)([A-Za-z_][A-Za-z0-9_]*)\2")
 MAX_NESTED = 40
@@ -97,6 +98,11 @@ def _after(text: str, at: int, deep: int, *, quoted: bool) -> int:
     return at + 1
 
 
+def after(text: str, at: int) -> int:
+    """The offset after one sign, quote or expansion outside quotes."""
+    return _after(text, at, 0, quoted=False)
+
+
 def end_of_backtick(text: str, at: int) -> int:
     while at < len(text):
         if text[at] == "\\":
@@ -113,7 +119,7 @@ def split(text: str) -> list[tuple[int, str]]:
     found: list[tuple[int, str]] = []
     at = 0
     while at < len(text):
-        if text[at] in " \t\n\r":
+        if text[at] in " \t\n":
             at += 1
         elif text.startswith("\\\n", at):
             at += 2
@@ -122,57 +128,61 @@ def split(text: str) -> list[tuple[int, str]]:
             at = len(text) if end < 0 else end
         else:
             start = at
-            while at < len(text) and text[at] not in " \t\n\r":
+            while at < len(text) and text[at] not in " \t\n":
                 at = end_of_paren(text, at + 1) if text[at] == "(" else _after(text, at, 0, quoted=False)
             found.append((start, text[start:at]))
     return found
 
 
-def braces(raw: str) -> list[str]:
+def braces(raw: str, deep: int = 0) -> list[str]:
     """Brace expansion: `a{b,c}` is two words, `{1..3}` three. Text in quotes stays."""
-    at = 0
-    while at < len(raw):
-        if raw[at] == "{" and (found := _alternatives(raw, at)):
-            options, end = found
-            rests = braces(raw[end:])
-            if len(options) * len(rests) > MAX_RANGE:
-                raise Unended
-            return [raw[:at] + option + rest for option in options for rest in rests]
-        at = _after(raw, at, 0, quoted=False)
-    return [raw]
+    if "{" not in raw:
+        return [raw]
+    found = _first_braces(raw)
+    if found is None:
+        return [raw]
+    if deep > MAX_NESTED:
+        raise Unended
+    start, end, commas = found
+    cuts = [start, *commas, end - 1]
+    parts = [raw[left + 1 : right] for left, right in pairwise(cuts)]
+    options = _steps(parts[0])
+    if commas:
+        options = [option for part in parts for option in braces(part, deep + 1)]
+    rests = braces(raw[end:], deep)
+    if len(options) * len(rests) > MAX_RANGE:
+        raise Unended
+    return [raw[:start] + option + rest for option in options for rest in rests]
 
 
 _RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?:\.\.(-?\d+))?\Z|([A-Za-z])\.\.([A-Za-z])\Z")
 MAX_RANGE = 5_000
 
 
-def _alternatives(raw: str, at: int) -> tuple[list[str], int] | None:
-    """(what the braces at an offset expand to, the offset after them), or None where they are plain text."""
-    level, start, parts, here = 1, at + 1, [], at + 1
-    while here < len(raw):
-        sign = raw[here]
+def _first_braces(raw: str) -> tuple[int, int, list[int]] | None:
+    """(offset of the first braces that expand, the offset after them, those of their commas); None where all
+    are plain text. One pass, however deep they are nested."""
+    opened: list[tuple[int, list[int]]] = []
+    first: tuple[int, int, list[int]] | None = None
+    at = 0
+    while at < len(raw):
+        sign = raw[at]
         if sign == "{":
-            level, here = level + 1, here + 1
-        elif sign == "}":
-            level, here = level - 1, here + 1
-            if not level:
-                parts.append(raw[start : here - 1])
-                break
-        elif sign == "," and level == 1:
-            parts.append(raw[start:here])
-            start = here = here + 1
-        else:
-            here = _after(raw, here, 0, quoted=False)
-    else:
-        return None
-    if len(parts) > 1:
-        return [option for part in parts for option in braces(part)], here
-    steps = _steps(parts[0])
-    return (steps, here) if steps else None
+            opened.append((at, []))
+        elif sign == "}" and opened:
+            start, commas = opened.pop()
+            if (commas or _steps(raw[start + 1 : at])) and (first is None or start < first[0]):
+                first = start, at + 1, commas
+            if first is not None and not opened:
+                return first
+        elif sign == "," and opened:
+            opened[-1][1].append(at)
+        at = _after(raw, at, 0, quoted=False)
+    return first
 
 
 def _steps(text: str) -> list[str]:
-    found = _RANGE.match(text)
+    found = _RANGE.match(text) if ".." in text[:14] else None
     if not found:
         return []
     if found[4]:

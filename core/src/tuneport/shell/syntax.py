@@ -17,8 +17,7 @@ from tuneport.shell.limits import MAX_BYTES, too_much
 Node: TypeAlias = Any
 """A `tree_sitter.Node`; the package is loaded by the first script."""
 PARSE_SECONDS = 0.4
-_ARITHMETIC = re.compile(rb"\$\(\(([^\n;]*?)\)\)(?!\))")
-_END = re.compile(rb"(?:\\\r?\n|\\\Z|(?<!\\)\s)+\Z")
+_ARITHMETIC = re.compile(rb"\$\(\(([^\n;]{0,300}?)\)\)(?!\))")
 _ESCAPED_BLANK = re.compile(rb"(\\\\)|\\[ \t]")
 _BRACKET = re.compile(rb"=\[[^\n\s]*")
 
@@ -35,7 +34,9 @@ def parse(source: bytes, name: str) -> Node:
         )
     if len(source) > MAX_BYTES:
         raise too_much(f"{name} is larger than {MAX_BYTES // 1024} KiB")
-    source = _END.sub(b"\n", source)  # a backslash on the last line continues nothing
+    # To bash a CR or a byte order mark is a sign like any other; to the grammar it is a blank.
+    source = source.replace(b"\r", b"_").replace(b"\xef\xbb\xbf", b"___")
+    source = _trimmed(source)  # a backslash on the last line continues nothing
     # The grammar loses blanks behind a backslash; only where words stand is taken from it.
     source = _ESCAPED_BLANK.sub(lambda match: match[1] or b"\\_", source)
     root = _tree(source, name)
@@ -46,6 +47,22 @@ def parse(source: bytes, name: str) -> Node:
         again = _tree(masked, name)
         root = root if again.has_error else again
     return root
+
+
+def _trimmed(source: bytes) -> bytes:
+    """A script without the blanks and continued lines at its end. A pattern would take time that grows with
+    the square of their number."""
+    end = len(source)
+    while end:
+        last = source[end - 1 : end]
+        blank = last.isspace() and not source.endswith(b"\\", 0, end - 1)
+        if source.endswith(b"\\\n", 0, end):
+            end -= 2
+        elif blank or (last == b"\\" and end == len(source)):
+            end -= 1
+        else:
+            break
+    return source[:end] + b"\n" if end < len(source) else source
 
 
 def _tree(source: bytes, name: str) -> Node:

@@ -104,7 +104,8 @@ def parse_override(word: str) -> Override:
 
 
 def _lex(word: str, at: int) -> list[tuple[str, str, int]]:
-    found = []
+    found: list[tuple[str, str, int]] = []
+    depth = 0
     while at < len(word):
         best, length = "", 0
         for name, pattern in TOKENS:
@@ -114,6 +115,9 @@ def _lex(word: str, at: int) -> list[tuple[str, str, int]]:
         if not length:
             what = "a quote that is not closed" if word[at] in "'\"" else f"{word[at]!r} must be in quotes"
             raise OverrideError(what, at)
+        depth += (best in ("(", "[", "{")) - (best in (")", "]", "}"))
+        if depth > MAX_DEPTH:  # said before the rest is looked at
+            raise OverrideError("nested too deeply", at)
         found.append((best, word[at : at + length], at))
         at += length
     return found

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 from tuneport.checks.rules import nested
+from tuneport.checks.surface import MAX_UNKNOWN
 from tuneport.checks.undecided import UNDECIDED
 from tuneport.dialects.hydra.defaults import Tree
 from tuneport.dialects.hydra.interpolate import Resolver, Unresolved
@@ -26,6 +27,8 @@ _FLAGS = "--help -h,--hydra-help,--version,--resolve,--run -r,--multirun -m,--sh
 _WITH_VALUE = (
     "--cfg -c,--package -p,--config-path -cp,--config-name -cn,--config-dir -cd,--experimental-rerun"
 )
+_OWN_FLAGS = frozenset(name for name in re.split("[ ,]", f"{_FLAGS},{_WITH_VALUE}") if name)
+_DASHED = re.compile(r"--?[A-Za-z_][\w@/-]*(?:\.[\w@-]+)*=")
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][\w.]*)\}")
 _DOCS = "hydra-core 1.3 hydra/_internal/config_loader_impl.py"
 
@@ -74,9 +77,11 @@ def take_apart(arguments: Sequence[str]) -> Words:
         parsed = vars(parser.parse_args(list(arguments)))
     except _Stop as refusal:
         key = next((word for word in arguments if word.startswith("-")), "")
-        words.findings.append(
-            Finding("hydra-flag", "error", str(refusal), "write the flags before the overrides", key)
-        )
+        hint = "write the flags before the overrides"
+        dashed = next((word for word in arguments if _DASHED.match(word)), "")
+        if dashed and dashed.partition("=")[0] not in _OWN_FLAGS:
+            key, hint = dashed, f"an override has no dashes: write {dashed.lstrip('-')[:80]}"
+        words.findings.append(Finding("hydra-flag", "error", str(refusal)[:200], hint, key))
         parsed = {"overrides": [word for word in arguments if not word.startswith("-") and "=" in word]}
     for text in parsed.pop("overrides"):
         try:
@@ -102,6 +107,7 @@ def placed(finding: Finding, text: str) -> Finding:
 def _unreadable(text: str, error: OverrideError) -> Finding:
     key = text.partition("=")[0].lstrip("+~")
     shown = text if len(text) <= 80 else text[: error.at][-30:] + "…"
+    shown = shown if key[:60] in shown else f"{key[:60]}=…{shown}"
     message = f"{shown!r} cannot be read: {error.message} (character {error.at + 1})"
     hint = "quote the value for Hydra, inside the shell's own quotes: \"key='…'\""
     if "=" not in text:
@@ -181,6 +187,9 @@ def apply(overrides: Sequence[Override], keys: Mapping[str, Key]) -> Applied:
     state = _State(keys, _copy(tree), branches)
     for word in overrides:
         state.apply(word)
+    if state.absent > MAX_UNKNOWN:
+        message = f"{state.absent - MAX_UNKNOWN} more keys that are not there"
+        state.applied.findings.append(Finding("key-unknown", "error", message, "mend those above first"))
     return state.applied
 
 
@@ -205,6 +214,9 @@ class _State:
         self._keys, self._tree, self._branches = keys, tree, branches
         self._first: dict[str, tuple[Json, str]] = {}
         self._text = ""  # the word that is being applied
+        self._names: list[str] = []  # what an unknown key may have meant
+        self._above: set[str] = set()  # every key that something was set below
+        self.absent = 0
         self.applied = Applied()
 
     def apply(self, word: Override) -> None:
@@ -227,7 +239,10 @@ class _State:
                 self._free_for(word, path)
             self._update(path, word, force=bool(word.sign))
         except _Stop as refusal:
-            self._say(self._refusal(word, str(refusal)))
+            key = self._keys.get(word.key)
+            self.absent += str(refusal) == "absent" and not (key and key.add)
+            if str(refusal) != "absent" or self.absent <= MAX_UNKNOWN:
+                self._say(self._refusal(word, str(refusal)))
             return
         self._own(word)
 
@@ -245,7 +260,8 @@ class _State:
             hint = f"write +{word.key}=…"
             return Finding("key-needs-plus", "error", message, hint, word.key, source=_DOCS)
         if why == "absent":
-            close = closest_key(word.key, [name for name, item in self._keys.items() if not item.add])
+            self._names = self._names or [name for name, item in self._keys.items() if not item.add]
+            close = closest_key(word.key, self._names)
             hint = f"did you mean `{close}`?" if close else f"+{word.key}=… adds a new key"
             if self._below_free(word.key):
                 hint = f"write +{word.key}=…"
@@ -400,8 +416,14 @@ class _State:
         """What was set before and does not stand any more: a plain value above this key, which becomes a
         mapping, and keys below it, whose place is now this key's or in its value."""
         own = self.applied.own
-        above = [key for key in own if name.startswith(f"{key}.") and not isinstance(own[key], dict)]
-        for key in [*above, *(key for key in own if key.startswith(f"{name}."))]:
+        steps = name.split(".")
+        parents = [".".join(steps[:count]) for count in range(1, len(steps))]
+        gone = [key for key in parents if key in own and not isinstance(own[key], dict)]
+        branch = name in self._branches and isinstance(self._find(steps), dict)  # it was merged into
+        if name in self._above and not branch:
+            gone += [key for key in own if key.startswith(f"{name}.")]
+        self._above.update(parents)
+        for key in gone:
             del own[key]
             self.applied.added.discard(key)
 

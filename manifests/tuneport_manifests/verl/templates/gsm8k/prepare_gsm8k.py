@@ -8,6 +8,7 @@ ModelScope, for which the package modelscope is needed; --source is then the dat
 """
 
 import argparse
+import itertools
 import json
 import os
 import re
@@ -39,40 +40,69 @@ def folder_of(source):
 
 
 def load(folder, split):
-    """The rows of a split: question, and an answer that ends with `#### <number>`."""
+    """(place, row) of each row of a split: question, and an answer that ends with `#### <number>`."""
     # The hub keeps two sets of answers in folders of their own; main is the plain one.
     patterns = [f"{split}.jsonl", f"{split}.parquet", f"main/{split}-*.parquet", f"{split}-*.parquet"]
     found = next((paths for pattern in patterns if (paths := sorted(folder.glob(pattern)))), [])
     if not found:
         raise SystemExit(f"{folder} holds neither {split}.jsonl nor {split}.parquet")
-    if found[0].suffix == ".jsonl":
-        return [json.loads(line) for line in found[0].read_text("utf-8").splitlines() if line.strip()]
-    return [record for path in found for record in pq.read_table(path).to_pylist()]
+    for path in found:
+        yield from (lines if path.suffix == ".jsonl" else records)(path)
 
 
-def row(index, split, record):
+def lines(path):
+    # Not splitlines(): it also breaks at U+2028 and the like, which JSON text may hold.
+    for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
+        if line.strip():
+            try:
+                yield f"{path}:{number}", json.loads(line)
+            except ValueError as error:
+                raise SystemExit(f"{path}:{number}: no JSON: {error}") from None
+
+
+def records(path):
+    for number, record in enumerate(pq.read_table(path).to_pylist(), 1):
+        yield f"{path}, row {number}", record
+
+
+def row(index, split, place, record):
     """What verl reads: a conversation, who scores the answer, and the number that it has to be."""
-    found = re.search(r"####\s*(-?[0-9.,]+)", record["answer"])
-    if found is None:
-        raise SystemExit(f"{split} row {index}: the answer has no number behind ####")
+    texts = [record.get(name) for name in ("question", "answer")] if isinstance(record, dict) else [None]
+    if not all(isinstance(text, str) and text.strip() for text in texts):
+        raise SystemExit(f"{place}: a row needs a question and an answer, both text")
+    question, answer = texts
+    # Of several marks the last one counts, as for the scorer; it is compared without currency and separators.
+    _, mark, behind = answer.rpartition("####")
+    found = re.match(r"\s*(-?)\s*\$?\s*(-?)(\d[\d,]*(?:\.\d+)?|\.\d+)", behind)
+    if not mark or found is None:
+        raise SystemExit(f"{place}: the answer has no number behind ####")
     return {
         "data_source": SOURCE,
-        "prompt": [{"role": "user", "content": f"{record['question'].strip()} {REQUEST}"}],
+        "prompt": [{"role": "user", "content": f"{question.strip()} {REQUEST}"}],
         "ability": "math",
-        "reward_model": {"style": "rule", "ground_truth": found[1].replace(",", "").rstrip(".")},
-        "extra_info": {"split": split, "index": index, "question": record["question"], "answer": record["answer"]},
+        "reward_model": {"style": "rule", "ground_truth": (found[1] or found[2]) + found[3].replace(",", "")},
+        "extra_info": {"split": split, "index": index, "question": question, "answer": answer},
     }
+
+
+def count(text):
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError("give 0 or more")
+    return number
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--source", default=SOURCE, help="a folder with train and test, or a name on the hub")
-    parser.add_argument("--limit", type=int, default=0, help="rows of each split, 0 for all")
+    parser.add_argument("--limit", type=count, default=0, help="rows of each split, 0 for all")
     args = parser.parse_args()
     folder, out = folder_of(args.source), Path(os.environ["TUNEPORT_OUTPUT_DIR"])
     for split in SPLITS:
-        records = load(folder, split)[: args.limit or None]
-        rows = [row(index, split, record) for index, record in enumerate(records)]
+        found = itertools.islice(load(folder, split), args.limit or None)
+        rows = [row(index, split, place, record) for index, (place, record) in enumerate(found)]
+        if not rows:
+            raise SystemExit(f"{folder} holds no rows for {split}")
         pq.write_table(pa.Table.from_pylist(rows), out / f"{split}.parquet")
         print(f"{split}: {len(rows)} rows", flush=True)
 
