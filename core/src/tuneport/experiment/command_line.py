@@ -45,18 +45,6 @@ _SHELLS = ("sh", "bash", "zsh", "dash")
 _CONTAINERS = ("docker", "podman", "nerdctl", "apptainer", "singularity", "enroot")
 _PYTHONS = ("ipython", "ipython3", "bpython", "jython", "cython", "cython3")  # programs of other names
 _DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
-_ACCELERATE_ALONE = (
-    "--cpu --multi_gpu --multi-gpu --tpu --ipex --use_deepspeed --use-deepspeed --use_fsdp "
-    "--use-fsdp --use_parallelism_config --use_megatron_lm --use_xpu --use_mps_device "
-    "--same_network --enable_cpu_affinity --no_python --downcast_bf16 --tpu_cluster "
-    "--no_tpu_cluster --tpu_use_sudo --debug -q --quiet --dynamo_use_dynamic --dynamo_use_fullgraph "
-    "--dynamo_use_regional_compilation --fp8_use_autocast_during_eval"
-)
-# accelerate 1.x commands/launch.py, launch_command_parser. Its --num_processes counts those of all machines.
-_ACCELERATE: Mapping[str, Json] = {
-    "alone": _ACCELERATE_ALONE.split(),
-    "nodes": ["--num_machines", "--num-machines"],
-}
 NEAR = "command-near"
 """The code of a command that all but starts a program; in a script it is said, too."""
 _NODES = ("--nnodes",)
@@ -125,12 +113,10 @@ def take_apart(words: Sequence[str]) -> Invocation:
             rest = rest[1:] if name == "timeout" else rest
         elif not found.launchers and "=" not in rest[0] and "/" not in rest[0] and "." in rest[0]:
             return _module(found, rest)  # a module's name alone, as `python -m` takes it
-        elif name == "accelerate" and rest[1:2] == ["launch"]:
-            return _launched(found, name, _ACCELERATE, rest[2:])
         elif name in _CONTAINERS and rest[1:2] in (["run"], ["exec"]):
             rest = _contained(found, rest)
-        elif name in (declared := _declared()):
-            return _launched(found, name, declared[name], rest[1:])
+        elif name in (declared := _declared()) and (after := _asked(declared[name], rest[1:])) is not None:
+            return _launched(found, name, declared[name], after)
         else:
             _misspelt(name, rest)
             break
@@ -164,7 +150,7 @@ def _contained(found: Invocation, rest: list[str]) -> list[str]:
         variable = _ASSIGNMENT.match(word.removeprefix("--env="))
         if variable and (before in ("-e", "--env") or word.startswith("--env=")):
             found.env[variable[1]] = variable[2]
-        starts = _PYTHON.match(word) or os.path.basename(word) in (*_SHELLS, "torchrun", "accelerate", "env")
+        starts = _PYTHON.match(word) or os.path.basename(word) in (*_SHELLS, "torchrun", "env", *_declared())
         if (starts or word.endswith((".sh", ".py"))) and not before.startswith("-"):
             return rest[number:]
     raise Invalid(
@@ -207,6 +193,14 @@ def _declared() -> Mapping[str, Mapping[str, Json]]:
     from tuneport.registry import catalog  # late: most commands need none of them
 
     return catalog.launchers()
+
+
+def _asked(declared: Mapping[str, Json], rest: list[str]) -> list[str] | None:
+    """What follows a launcher's subcommand, where it has one; None where another one is asked for."""
+    subcommand = declared.get("subcommand")
+    if subcommand is None:
+        return rest
+    return rest[1:] if rest[:1] == [subcommand] else None
 
 
 def _launched(found: Invocation, name: str, declared: Mapping[str, Json], rest: list[str]) -> Invocation:
