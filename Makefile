@@ -19,7 +19,7 @@ test: lint check
 # The kills run in one process: they fork, which wants a single thread, and count together.
 check: $(VENV)/dev
 	$(BIN)/pytest -n 2 -m "not engine and not upstream and not kills"
-	$(BIN)/pytest -m kills
+	$(BIN)/pytest core/tests/test_jobs_kills.py
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .

@@ -267,3 +267,18 @@ def test_what_is_no_number_is_said() -> None:
         ["python3", "-m", "verl.trainer.main_ppo", "critic.optim.lr=nan"], linter.Asked("verl", "0.9.0")
     ).findings
     assert ("key-type", "critic.optim.lr", "warning") in [(f.code, f.key, f.severity) for f in found]
+
+
+@pytest.mark.parametrize(
+    ("word", "gone"),
+    [
+        ("~trainer.nnodes", ["trainer.nnodes"]),
+        ("trainer=foo", ["trainer.nnodes", "trainer.n_gpus_per_node"]),
+        ("~actor_rollout_ref.rollout", ["actor_rollout_ref.rollout.n"]),
+        ("trainer.nnodes=2", []),
+    ],
+)
+def test_a_section_that_is_always_read_may_not_go(word: str, gone: list[str]) -> None:
+    words = ["python3", "-m", "verl.trainer.main_ppo", "algorithm.adv_estimator=grpo", word]
+    found = linter.check(words, linter.Asked("verl", "0.9.0")).findings
+    assert sorted(one.key for one in found if one.code == "verl-section-gone") == sorted(gone)

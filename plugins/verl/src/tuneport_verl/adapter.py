@@ -42,6 +42,7 @@ class Adapter(DeclarativeAdapter):
             yield from correction.check(context)
             yield from reward.check(context)
             yield from _visible(context)
+            yield from _gone(context)
 
     @hookimpl
     def bind_args(self, context: Context) -> Bindings | None:
@@ -109,6 +110,29 @@ def _visible(context: Context) -> Iterable[Finding]:
         hint = "show as many devices, or ask for fewer"
         key = "trainer.n_gpus_per_node"
         yield Finding("verl-devices-visible", "error", message, hint, key, source=source)
+
+
+_READ = (
+    "trainer.nnodes",
+    "trainer.n_gpus_per_node",
+    "data.train_batch_size",
+    "actor_rollout_ref.model.path",
+    "actor_rollout_ref.actor.strategy",
+    "actor_rollout_ref.rollout.n",
+)
+"""Keys that the trainer reads whatever else is set: one of each section."""
+
+
+def _gone(context: Context) -> Iterable[Finding]:
+    """An error for a key that was deleted with its section or alone, or has something else in its place."""
+    for key in _READ:
+        section = key.rpartition(".")[0]
+        replaced = section in context.own and not isinstance(context.own[section], dict)
+        if key in context.release.keys and (replaced or key not in context.config):
+            message = f"`{key}`, which the trainer reads, is deleted, or its section is deleted or replaced"
+            hint = "take the deletion out, and set the keys of the section one by one"
+            source = "verl/utils/config.py, validate_config"
+            yield Finding("verl-section-gone", "error", message, hint, key, source=source)
 
 
 @cache
