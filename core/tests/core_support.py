@@ -228,3 +228,53 @@ def install(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     return site
+
+
+FLAGS = ["--model", "m", "--train-data", "d", "--profile", "cpu:2"]
+"""A request that the made-up methods take."""
+
+
+class Shop:
+    """A project with experiments in all states, and the environment that commands run in."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.root = folder / "shop"
+        kept = {
+            k: v
+            for k, v in os.environ.items()
+            if not k.startswith(("TUNEPORT_", "TUNEPLANE_", "FORGE_", "_TP"))
+        }
+        (folder / "site.yaml").write_text("")
+        self.env = {
+            **kept,
+            "HOME": str(folder),
+            "TUNEPORT_MANIFEST_PATH": str(MANIFESTS),
+            "TUNEPORT_SITE_FILE": str(folder / "site.yaml"),
+            "TUNEPORT_STATE_DIR": str(folder / "state"),
+            "TUNEPORT_CACHE_DIR": str(folder / "cache"),
+        }
+
+    def run(self, *args: str, cwd: Path | None = None, env: dict[str, str] | None = None, **more: Any) -> Any:
+        settings: dict[str, Any] = {"capture_output": True, "text": True, "stdin": subprocess.DEVNULL, **more}
+        surroundings = {**self.env, **(env or {})}
+        return subprocess.run([*TP, *args], cwd=cwd or self.root, env=surroundings, timeout=60, **settings)
+
+    def json(self, *args: str, **more: Any) -> tuple[int, Any]:
+        done = self.run(*args, "--json", **more)
+        assert "Traceback" not in done.stderr
+        return done.returncode, json.loads(done.stdout)
+
+
+def open_shop(folder: Path) -> Shop:
+    """A shop with a good experiment, and a bad, a tampered and a stale copy of it."""
+    made = Shop(folder)
+    assert made.run("init", "shop", cwd=made.folder).returncode == 0
+    assert made.run("new", "good", "--method", "acme/tune").returncode == 0
+    experiments = made.root / "experiments"
+    for name in ("bad", "tampered", "stale"):
+        shutil.copytree(experiments / "good", experiments / name)
+    (experiments / "bad" / "config.yaml").write_text("optim:\n  lrr: 1\n  name: \x00\n".replace("\x00", "é"))
+    lock = (experiments / "tampered" / "recipe.lock.json").read_text()
+    (experiments / "tampered" / "recipe.lock.json").write_text(lock.replace('"1.0.0"', '"2.0.0"'))
+    return made
