@@ -4,12 +4,12 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV   := .venv
 BIN    := $(VENV)/bin
-DISTS  := schemas manifests core plugins/pytorch plugins/trl plugins/verl plugins/openrlhf plugins/custom
+DISTS  := schemas manifests core plugins/pytorch plugins/trl plugins/verl plugins/openrlhf plugins/nemo-rl plugins/custom plugins/judge plugins/evalkit plugins/fleet-ray plugins/fleet-slurm
 EDIT   := $(foreach dist,$(DISTS),-e $(dist))
 STAMPS := pyproject.toml constraints.txt $(DISTS:%=%/pyproject.toml)
-SOURCE := core/src plugins/pytorch/src plugins/trl/src plugins/verl/src plugins/openrlhf/src plugins/custom/src
+SOURCE := core/src plugins/pytorch/src plugins/trl/src plugins/verl/src plugins/openrlhf/src plugins/nemo-rl/src plugins/custom/src plugins/judge/src plugins/evalkit/src plugins/fleet-ray/src plugins/fleet-slurm/src
 
-.PHONY: demo test lint check engine upstream runtimes bench clean
+.PHONY: demo test lint check sweep engine engines upstream runtimes bench clean
 
 demo: $(VENV)/installed
 	$(BIN)/python demo/demo.py
@@ -27,8 +27,12 @@ lint: $(VENV)/dev
 	$(BIN)/mypy $(SOURCE)
 	$(BIN)/lint-imports
 
+# All cases of the tests of which `make test` runs a part.
+sweep: $(VENV)/dev
+	TUNEPORT_TEST_SWEEP=all $(BIN)/pytest -n 2 -m "sweep and not engine and not upstream"
+
 # Tests that need a runtime with a real framework in it; the first run builds the runtimes.
-engine: runtimes
+engine: runtimes engines
 	$(BIN)/pytest -m engine
 
 # Tests that ask Hydra itself, or a release too large for every run; they build their environments.
@@ -39,6 +43,13 @@ runtimes: $(VENV)/dev
 	$(BIN)/tp runtime install pytorch@2.13.0 --variant cpu
 	$(BIN)/tp runtime install trl@1.10.0 --variant cpu
 	$(BIN)/tp runtime install trl@1.16.0 --variant cpu
+	$(BIN)/tp runtime install evalkit@lm-eval-0.4.13 --variant cpu
+	$(BIN)/tp runtime install evalkit@evalscope-1.14.1 --variant cpu
+
+# What fleets are tested against: a real Slurm and a real Ray, started and ended by the tests.
+engines:
+	-tools/engines/slurm.sh install
+	tools/engines/ray.sh install
 
 bench: $(VENV)/dev
 	$(BIN)/python tools/bench.py

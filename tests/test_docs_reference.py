@@ -258,6 +258,8 @@ WHERE = {
     "docs/experiments.md": ("job", "project", "site", "resources", "facts"),
     "docs/command-line.md": ("plan", "findings"),
     "docs/concepts.md": ("lock",),
+    "docs/judge.md": ("judge", "rubric"),
+    "docs/evaluation.md": ("scores",),
 }
 
 
@@ -330,7 +332,7 @@ def test_python_names_are_documented() -> None:
 
 def test_methods_pages_cover_every_method() -> None:
     described = [row[0].partition("/")[0] for row in catalog.methods() if not own_page(row[0])]
-    assert len(described) >= 3
+    assert len(described) >= 2
     for method_id in (row[0] for row in catalog.methods() if not own_page(row[0])):
         framework = method_id.partition("/")[0]
         body = section(page("docs/methods.md"), f"## {method_id}")

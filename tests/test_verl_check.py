@@ -177,6 +177,14 @@ def test_what_would_be_ignored_is_a_warning() -> None:
     ]
 
 
+@pytest.mark.parametrize(("estimator", "severity"), [("grpo", "warning"), ("gae", "error")])
+def test_a_section_that_is_never_built_refuses_no_field(estimator: str, severity: str) -> None:
+    words = [*GRPO, f"algorithm.adv_estimator={estimator}", "+critic.foo=1", "critic.ppo_epochs=x"]
+    found = {(code, key): level for level, code, key in said(*words)}
+    assert found["key-unknown", "critic.foo"] == found["key-type", "critic.ppo_epochs"] == severity
+    assert ("error", "key-unknown", "critic.foo") in said(*GRPO, "critic.foo=1")  # Hydra refuses it before
+
+
 def test_a_wrong_choice_is_all_that_is_said() -> None:
     report = workflow.check([*GRPO, "model_engine=foo", "nope=1"])
     assert [f.code for f in report.findings] == ["group-option"]

@@ -1,4 +1,4 @@
-"""The eight methods of verl: their plans, and that every parameter arrives where the release reads it."""
+"""The methods of verl: their plans, and that every parameter arrives where the release reads it."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ IDENTITIES: dict[str, dict[str, Json]] = {
     "verl/reinforce-baseline": {"algorithm.adv_estimator": "reinforce_plus_plus_baseline"},
     "verl/remax": {"algorithm.adv_estimator": "remax"},
     "verl/distillation": {"distillation.enabled": True},
+    "verl/policy-gradient": {},
     "verl/sft": {},
 }
 # What the release itself says to a parameter's value in an experiment that is otherwise at its defaults:
@@ -72,6 +73,7 @@ def lint(compiled: Compiled) -> linter.Checked:
     return linter.check_arguments(Invocation(module, False, arguments), asked)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("nodes", [1, 2])
 @pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize("method", METHODS)
@@ -113,6 +115,7 @@ def cases() -> Iterator[Any]:
                     yield pytest.param(method, release, name, id=f"{method}-{release}-{name}")
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("method", "release", "name"), list(cases()))
 def test_a_parameter_arrives(workshop: Workshop, method: str, release: str, name: str) -> None:
     param = catalog.method(method, release).params[name]
@@ -130,6 +133,7 @@ def engines() -> Iterator[Any]:
                 yield pytest.param(method, engine, name, id=f"{method}-{engine}-{name}")
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("method", "engine", "name"), list(engines()))
 def test_a_parameter_arrives_at_each_engine(workshop: Workshop, method: str, engine: str, name: str) -> None:
     param = catalog.method(method).params[name]

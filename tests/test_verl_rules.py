@@ -34,12 +34,14 @@ def test_every_rule_has_a_case() -> None:
     assert len(CASES) == len(have)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_outside(case: Case) -> None:
     for release in having(case):
         assert hits(case, case.outside, release), release
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_inside(case: Case) -> None:
     for release in having(case):

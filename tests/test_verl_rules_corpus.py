@@ -33,6 +33,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> api.Project:
     return api.open_project(new_project(tmp_path_factory.mktemp("mistakes") / "project"))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("case", MISTAKES, ids=lambda case: case["id"])
 def test_a_mistake_gets_its_verdict(project: api.Project, tmp_path: Path, case: dict[str, Any]) -> None:
     findings = validate(project, tmp_path, case)
@@ -86,6 +87,7 @@ def edit_lock(path: Path, edit: dict[str, Any]) -> None:
         path.write_text(json.dumps(lock), "utf-8")
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize("report", REPORTS, ids=lambda report: report["id"])
 def test_a_reported_mistake_is_found(report: dict[str, Any], release: str) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tuneport.registry import catalog
+from tuneport.testing.vocabulary import conflicts
 
 METHODS = [row[0] for row in catalog.methods()]
 WORDS = catalog.vocabulary()
@@ -64,6 +69,56 @@ def test_every_parameter_is_a_word_of_the_vocabulary_with_a_compatible_type(meth
 def test_methods_say_nothing_about_meaning_themselves() -> None:
     for method_id, name, schema in params():
         assert not PROSE & set(schema), f"{method_id} {name}: what it means belongs into vocabulary.yaml"
+
+
+RELEASES = [
+    (framework, release) for framework in catalog.frameworks() for release in catalog.releases(framework)
+]
+
+
+@pytest.mark.parametrize(("framework", "release"), RELEASES)
+def test_methods_of_a_release_agree_about_names(framework: str, release: str) -> None:
+    assert conflicts(framework, release) == []
+
+
+@pytest.mark.parametrize(
+    ("other", "says"),
+    [
+        ("{lr_schedule: {key: lr, type: string}}", "learning_rate and lr_schedule are two names of ('lr',)"),
+        (
+            "{learning_rate: {key: rate, type: number}}",
+            "learning_rate is ('lr',) in acme/one and ('rate',) in acme/two",
+        ),
+        (
+            "{rollouts_per_prompt: {key: n, type: integer}, batch_size: {key: b, type: integer}}",
+            "acme/two has batch_size (examples per optimizer step) and samples answers",
+        ),
+    ],
+)
+def test_disagreement_is_found(tmp_path: Path, other: str, says: str) -> None:
+    """Planted in a framework of its own, and asked in a process of its own: the catalog is read once."""
+    folder = tmp_path / "acme"
+    (folder / "releases").mkdir(parents=True)
+    (folder / "methods").mkdir()
+    (folder / "framework.yaml").write_text('framework: acme\ntitle: Acme\ndefault_release: "1"\n')
+    (folder / "releases/1.yaml").write_text(
+        'release: "1"\nstatus: supported\nruntime: {id: acme-1, oci: {}}\n'
+    )
+    for name, params in (("one", "{learning_rate: {key: lr, type: number}}"), ("two", other)):
+        (folder / f"methods/{name}.yaml").write_text(
+            f'method: acme/{name}\nversion: "1"\ntitle: {name}\nsummary: {name}\nentry: acme.train\n'
+            f"roles: [trainer]\nparams: {params}\nbind: {{model: {{key: model, required: true}}}}\n"
+            "launch: {launcher: none, run: {module: acme.train}, dialect: {name: flags}}\n"
+        )
+    code = "from tuneport.testing.vocabulary import conflicts; print('\\n'.join(conflicts('acme', '1')))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "TUNEPORT_MANIFEST_PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert says in done.stdout
 
 
 def test_no_two_words_mean_the_same() -> None:

@@ -1,4 +1,4 @@
-"""The eight methods of verl for tests: experiments that compile, and values of every parameter."""
+"""The methods of verl for tests: experiments that compile, and values of every parameter."""
 
 from __future__ import annotations
 

@@ -22,6 +22,7 @@ DOCUMENT = setup.TREE / "docs" / "benchmarks.md"
 # What was promised, as a fraction of the incumbent's wall time, and the growth that many plugins may cause.
 BARS = {"--help": 1 / 5, "methods": 1 / 5, "validate": 1 / 10}
 GROWTH = 2.0
+VERL_ROUNDS = 7
 COMMANDS = {"--help": ["--help"], "methods": ["methods"], "validate": ["validate", "e1"]}
 AT_SCALE = {"--help": ["--help"], "methods trl/sft": ["methods", "trl/sft"], "validate": ["validate", "e1"]}
 
@@ -42,6 +43,7 @@ def main() -> None:
     theirs = setup.incumbent(base)
     text = [_head(options.rounds)]
     text.append(_against_incumbent(ours, theirs, work, options.rounds))
+    text.append(_against_verl(ours, theirs, work))
     text.append(_at_scale(ours, many, work, options.rounds))
     text.append(_first_command(ours, many, work))
     options.out.write_text("\n".join(text))
@@ -83,6 +85,41 @@ def _against_incumbent(ours: Path, theirs: Path | None, work: Path, rounds: int)
             f"| `{name}` | 1/{1 / share[0]:.1f} | 1/{1 / share[1]:.1f} | 1/{1 / share[2]:.1f} "
             f"| at most 1/{1 / bar:.0f}: {kept} |"
         )
+    return "\n".join(lines) + "\n"
+
+
+def _against_verl(ours: Path, theirs: Path | None, work: Path) -> str:
+    """Validating a verl experiment, beside verl itself refusing a key that it does not have."""
+    method, home = "verl/grpo", work / "verl-ours"
+    project = setup.tuneport_project(ours, home, method)
+    words, folder, environ = setup.upstream_verl("0.9.0", work / "verl-upstream")
+    cases = [
+        Case("tp validate", [str(ours / "bin/tp"), "validate", "e1"], project, setup.environment(home)),
+        Case("main_ppo bad=1", words, folder, environ, exit_code=1),
+    ]
+    bars = {"main_ppo bad=1": 1 / 50}
+    if theirs is not None:
+        home = work / "verl-theirs"
+        argv = [str(theirs / "bin/tp"), "validate", "e1"]
+        other = setup.incumbent_project(theirs, home, method)
+        cases.append(Case("incumbent validate", argv, other, setup.environment(home)))
+        bars["incumbent validate"] = 1 / 10
+    found = race(cases, VERL_ROUNDS, warm_up=1)
+    lines = [
+        "## A verl experiment\n",
+        f"`tp validate` of a new `{method}` experiment, and the release's own program (`python -m",
+        "verl.trainer.main_ppo bad=1`, verl 0.9.0 and its imports) saying that it has no such",
+        f"key. {VERL_ROUNDS} rounds after one.\n",
+        _table(found),
+        "| `tp validate` beside | its wall median | its wall minimum | its CPU median | promised |",
+        "|---|--:|--:|--:|---|",
+    ]
+    for name, bar in bars.items():
+        pair = zip(found["tp validate"].row(), found[name].row(), strict=True)
+        share = [a / b for a, b in pair]
+        kept = "kept" if max(share[0], share[2]) <= bar else "**not kept**"
+        cells = " | ".join(f"1/{1 / value:.1f}" for value in share[:3])
+        lines.append(f"| `{name}` | {cells} | at most 1/{1 / bar:.0f}: {kept} |")
     return "\n".join(lines) + "\n"
 
 

@@ -115,25 +115,38 @@ def add_plugins(venv: Path) -> None:
             (folder / f"methods/m{method}.yaml").write_text(METHOD.format(name=name, number=method))
 
 
-def tuneport_project(venv: Path, home: Path) -> Path:
+def tuneport_project(venv: Path, home: Path, method: str = "trl/sft") -> Path:
     """A project with an experiment `e1` that a plain `tp validate e1` checks in full; its folder."""
     home.mkdir(parents=True)
     tp, environ = venv / "bin/tp", environment(home)
     _run(tp, "init", "proj", cwd=home, env=environ)
-    _run(tp, "new", "e1", "--method", "trl/sft", cwd=home / "proj", env=environ)
-    job = {"model": "Qwen/Qwen3-0.6B", "data": {"train": {"path": "trl-lib/Capybara"}}, "profile": "h200:8"}
+    _run(tp, "new", "e1", "--method", method, cwd=home / "proj", env=environ)
+    data = {"train": {"path": "/data/train.parquet"}, "validation": {"path": "/data/test.parquet"}}
+    job = {"model": "Qwen/Qwen3-0.6B", "data": data, "profile": "h200:8"}
     text = "".join(f"{key}: {json.dumps(value)}\n" for key, value in job.items())
     (home / "proj/experiments/e1/job.yaml").write_text(text)
     return home / "proj"
 
 
-def incumbent_project(venv: Path, home: Path) -> Path:
+def incumbent_project(venv: Path, home: Path, method: str = "trl/sft") -> Path:
     """The same of the incumbent."""
     home.mkdir(parents=True)
     tp, environ = venv / "bin/tp", environment(home)
     _run(tp, "init", "proj", "--yes", "--no-git", cwd=home, env=environ)
-    _run(tp, "new", "e1", "--method", "trl/sft", cwd=home / "proj", env=environ)
+    _run(tp, "new", "e1", "--method", method, cwd=home / "proj", env=environ)
     return home / "proj"
+
+
+def upstream_verl(release: str, home: Path) -> tuple[list[str], Path, dict[str, str]]:
+    """(words, folder, environment) that ask the real verl about a key that it does not have."""
+    sys.path.insert(0, str(TREE / "tests"))
+    from hydra_reference import wheel
+    from verl_reference import python
+
+    home.mkdir(parents=True)
+    _, tree = wheel("verl", release)
+    words = [str(python()), "-m", "verl.trainer.main_ppo", "bad=1"]
+    return words, home, {**environment(home), "PYTHONPATH": str(tree)}
 
 
 def _run(*argv: object, cwd: Path | None = None, env: dict[str, str] | None = None) -> None:

@@ -17,6 +17,7 @@ from tuneport.registry import catalog
 from tuneport.types import Method, Param, Release
 
 ROOT = Path(__file__).resolve().parents[1]
+OPTIONS = "In the formulas r is a token's probability now over that when it was sampled, A the advantage."
 LICENCE = "<!-- Written by tools/reference_pages.py from the manifests: change those, then run it again. -->"
 
 
@@ -34,7 +35,8 @@ def framework_page(framework: str) -> str:
     lines += ["## Parameters", "", *_parameters(framework, methods), ""]
     if variants := list(_variants(methods)):
         lines += ["## Parameters with another engine", "", *variants]
-    lines += ["## What values mean", "", *_options(framework, methods)]
+    if options := list(_options(framework, methods)):
+        lines += ["## What values mean", "", OPTIONS, "", *options]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
@@ -72,7 +74,7 @@ def _image(framework: str, runtime: Mapping[str, Any]) -> str:
     published = runtime.get("oci", {}).get("image", "")
     if published:
         return f"`{published}`"
-    if "venv" not in runtime:
+    if "venv" not in runtime or not (ROOT / f"deploy/docker/Dockerfile.{framework}").exists():
         return "none known here: bring one"
     return f"none known here; `deploy/docker/Dockerfile.{framework}` builds one"
 
@@ -80,7 +82,9 @@ def _image(framework: str, runtime: Mapping[str, Any]) -> str:
 def _course(methods: Sequence[str]) -> Iterator[str]:
     """The order in which methods are best met: from one without a reward, along the first of its links."""
     following = {name: _told(name).get("next", [""])[0] for name in methods}
-    start = next(name for name in methods if "demonstrations" in _spec(name).get("starts_from", ()))
+    start = next(
+        (name for name in methods if "demonstrations" in _spec(name).get("starts_from", ())), methods[0]
+    )
     path = [start]
     while following[path[-1]] in methods and following[path[-1]] not in path:
         path.append(following[path[-1]])
@@ -107,8 +111,11 @@ def _method(framework: str, method_id: str) -> Iterator[str]:
     lifecycle = spec.get("lifecycle", {})
     formats = lifecycle.get("export", {}).get("formats", [])
     yield _row(["export", ", ".join(f"`{name}`" for name in formats) or "none"])
-    yield _row(["evaluation", f"`{lifecycle['eval']['file']}`" if "eval" in lifecycle else "none"])
-    yield _row(["next", ", ".join(f"[{name}](#{name.replace('/', '')})" for name in told["next"])])
+    measured = lifecycle.get("eval", {})
+    yield _row(
+        ["evaluation", f"`{measured['file']}`" if "file" in measured else "itself" if measured else "none"]
+    )
+    yield _row(["next", ", ".join(_link(framework, name) for name in told["next"])])
     yield from ("", "What to watch:", "")
     primary, _ = catalog.metric_aliases(method_id)
     watch = told.get("watch", {})
@@ -116,6 +123,15 @@ def _method(framework: str, method_id: str) -> Iterator[str]:
         yield f"- `{name}`" + (f": {watch[name]}" if name in watch else "")
     yield from ("", "When it goes wrong:", "")
     yield from (f"- {line}" for line in told["failures"])
+
+
+def _link(framework: str, method_id: str) -> str:
+    """A method, on this page or on that of its framework where there is one."""
+    other, _, _ = method_id.partition("/")
+    page = "" if other == framework else f"{other}.md"
+    if page and not (ROOT / f"tools/openings/{other}.md").exists():
+        return f"`{method_id}`"
+    return f"[{method_id}]({page}#{method_id.replace('/', '')})"
 
 
 def _parameters(framework: str, methods: Sequence[str]) -> Iterator[str]:
@@ -147,7 +163,7 @@ def _binding(framework: str, method_id: str, found: Mapping[str, Param]) -> tupl
         if not default and param.keys:
             known = _surface(framework, release, method_id).keys.get(param.keys[0])
             default = _literal(known.default) if known is not None and not known.required else ""
-        note = _spec(method_id)["params"][param.name].get("note", "")
+        note = catalog.method(method_id, release).spec["params"][param.name].get("note", "")
         ways[release] = (describe(param), default, keys, note)
     missing = set(catalog.releases(framework)) - set(found)
     if len(set(ways.values())) == 1 and not missing:
@@ -187,8 +203,6 @@ def _variants(methods: Sequence[str]) -> Iterator[str]:
 
 
 def _options(framework: str, methods: Sequence[str]) -> Iterator[str]:
-    yield "In the formulas r is a token's probability now over that when it was sampled, A the advantage."
-    yield ""
     seen: set[str] = set()
     for method in methods:
         for name, values in _told(method).get("options", {}).items():

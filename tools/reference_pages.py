@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from framework_page import LICENCE, framework_page
 
 ROOT = Path(__file__).resolve().parents[1]
-FRAMEWORKS = ("openrlhf", "verl")
+FRAMEWORKS = ("evalkit", "nemo-rl", "openrlhf", "trl", "verl")
 SEVERITY = {
     "error": "Nothing is launched until it is resolved.",
     "warning": "It would run, but not do what was asked.",

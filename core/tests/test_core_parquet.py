@@ -34,6 +34,9 @@ TYPES = {
 }
 
 
+SHAPES = {"string": "text", "struct": "record", "double": "number", "int64": "number"}
+
+
 @pytest.fixture
 def content() -> bytes:
     return zlib.decompress(base64.b85decode(FOOTER))
@@ -45,6 +48,8 @@ def test_columns_types_rows_and_a_constant_column(tmp_path: Path, content: bytes
     assert table(path) == {
         "columns": list(TYPES),
         "column_types": TYPES,
+        "shapes": {name: {SHAPES.get(kind, kind): 0} for name, kind in TYPES.items()}
+        | {"prompt": {"messages": 0}},
         "column_fields": {
             "reward_model": ["style", "ground_truth"],
             "extra_info": ["index", "split"],

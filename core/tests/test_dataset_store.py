@@ -21,7 +21,7 @@ from tuneport.datasets.files import read
 from tuneport.datasets.push import push
 from tuneport.datasets.store import references, root, versions
 from tuneport.errors import Invalid, NotFound, TuneportError, Unavailable, Untrusted
-from tuneport.experiment.site import load_site
+from tuneport.experiment.site import site_document
 
 REF = "alice/gsm8k-zh@v2"
 ROOT_USER = hasattr(os, "geteuid") and os.geteuid() == 0
@@ -47,7 +47,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("TUNEPORT_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setenv("TUNEPORT_SITE_FILE", str(tmp_path / "site.yaml"))
     (tmp_path / "site.yaml").write_text("{}\n")
-    load_site.cache_clear()
+    site_document.cache_clear()
     return tmp_path / "state"
 
 
@@ -309,11 +309,11 @@ def test_the_site_file_names_a_shared_place(source: Path, tmp_path: Path) -> Non
     shared = tmp_path / "shared"
     shared.mkdir()
     (tmp_path / "site.yaml").write_text(json.dumps({"datasets": {"path": str(shared)}}))
-    load_site.cache_clear()
+    site_document.cache_clear()
     push("alice/gsm8k-zh", "v2", source)
     assert locate(REF) == shared / "alice/gsm8k-zh/v2/data"
     (tmp_path / "site.yaml").write_text("datasets: {path: relative}")
-    load_site.cache_clear()
+    site_document.cache_clear()
     with pytest.raises(Invalid, match="relative"):
         locate(REF)
 

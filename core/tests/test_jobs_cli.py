@@ -326,7 +326,7 @@ def test_the_python_api() -> None:
     assert job.metrics().series == {}
     assert [found.id for found in manager.list_jobs()] == [job.id]
     assert manager.get(job.id[:-2]).id == job.id
-    assert manager.render(plan(shell("true")), "local")["plan"]["method"] == "custom/custom"
+    assert manager.render(plan(shell("true")), "local")[0]["plan"]["method"] == "custom/custom"
     assert job.retry().wait().record.last.number == 2
     assert job.stop().state == "SUCCEEDED"
     with pytest.raises(NotFound):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tuneport.errors import Invalid, Unavailable
-from tuneport.experiment.site import load_site
+from tuneport.experiment.site import site_document
 from tuneport.runtimes import is_digest
 from tuneport.runtimes.images import find_image, read_registry
 from tuneport.types import RuntimeNeed
@@ -24,7 +24,7 @@ def clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
             monkeypatch.delenv(key)
     monkeypatch.setenv("TUNEPORT_SITE_FILE", str(tmp_path / "site.yaml"))
     (tmp_path / "site.yaml").write_text("{}\n")
-    load_site.cache_clear()
+    site_document.cache_clear()
 
 
 @pytest.fixture

@@ -27,7 +27,22 @@ def test_columns_fields_and_sources_of_json_lines(tmp_path: Path) -> None:
         "column_fields": {"reward_model": ["style", "ground_truth"]},
         "data_source_values": ["a", "b"],
         "columns_blank": [],
+        "shapes": {
+            "data_source": {"text": 1},
+            "reward_model": {"record": 1, "null": 3},
+            "n": {"number": 1},
+            "tags": {"list": 1, "empty": 2, "null": 3},
+        },
         "rows": 3,
+    }
+
+
+def test_shapes_tell_text_from_messages_and_where_each_begins(tmp_path: Path) -> None:
+    turn = {"role": "user", "content": "x"}
+    rows = [{"a": "x", "b": [turn]}, {"a": [turn], "b": [{"from": "x"}]}, {"b": True}, {"a": "", "b": 1.5}]
+    assert lines(tmp_path / "a.jsonl", rows)["shapes"] == {
+        "a": {"text": 1, "messages": 2, "absent": 3, "empty": 4},
+        "b": {"messages": 1, "list": 2, "bool": 3, "number": 4},
     }
 
 
@@ -62,16 +77,19 @@ def test_of_a_long_file_only_what_is_certain(tmp_path: Path) -> None:
     assert "column_fields" not in found
 
 
+NOTHING = {"columns": [], "column_types": {}, "column_fields": {}, "columns_blank": [], "shapes": {}}
+
+
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("", {"columns": [], "column_types": {}, "rows": 0, "column_fields": {}, "columns_blank": []}),
-        ("[1]\n", {"columns": [], "column_types": {}, "rows": 1, "column_fields": {}, "columns_blank": []}),
+        ("", {**NOTHING, "rows": 0}),
+        ("[1]\n", {**NOTHING, "rows": 1}),
         (
             '{"a": 1}\n\n{broken\n[2]\n',
             {
                 "columns": ["a"], "column_types": {"a": "int64"}, "rows": 3, "column_fields": {},
-                "columns_blank": [],
+                "columns_blank": [], "shapes": {"a": {"number": 1, "absent": 2}},
             },
         ),
         ('{"a"', {}),

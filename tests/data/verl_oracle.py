@@ -37,6 +37,17 @@ STOOD_IN = [
     "zmq",
     "msgspec",
 ]
+# What a case needs of the release, imported before the first of them.
+IMPORTED = [
+    RL,
+    SFT,
+    "verl.trainer.main_ppo_v0",
+    "verl.trainer.ppo.v1.trainer_base",
+    "verl.trainer.ppo.rollout_corr_helper",
+    "verl.workers.engine_workers",
+    "verl.workers.rollout.replica",
+    "verl.experimental.reward_loop.reward_manager.registry",
+]
 VLLM = "0.18.0"
 
 
@@ -161,6 +172,28 @@ def prepare(tree):
     import verl.workers.config.model as model
 
     model.copy_to_local = lambda *args, **kwargs: tiny_model()
+    read_once(tree)
+    for name in IMPORTED:
+        importlib.import_module(name)
+
+
+def read_once(tree):
+    """Let Hydra parse each file of the release's tree once, here, and copy it for every case."""
+    from hydra import compose, initialize_config_dir
+    from omegaconf import OmegaConf
+
+    load, parsed = OmegaConf.load, {}
+
+    def loaded(file):
+        name = getattr(file, "name", file)
+        if name not in parsed:
+            parsed[name] = load(file)
+        return copy.deepcopy(parsed[name])
+
+    OmegaConf.load = loaded
+    for config in CONFIGS.values():
+        with initialize_config_dir(f"{tree}/verl/trainer/config", version_base=None):
+            compose(config)
 
 
 def tiny_model():

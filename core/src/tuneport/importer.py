@@ -87,13 +87,23 @@ def draft(words: Sequence[str], asked: linter.Asked, place: str = "") -> tuple[D
         message = "some of its words are not known, so no experiment can say the same"
         raise Invalid(message, code="import-undecided", hint="give them as --env NAME=VALUE", findings=unsure)
     problems: list[str] = []
+    found: tuple[Draft, list[Finding]] | None = None
+    fewest = 0  # a method that promises more than the command keeps gives way to one that does not
     for method in _fitting(checked, asked.method):
         made, different, said = _settled(checked, method, asked)
-        if made is not None:
-            said = [replace(item, file=join(place, item.file) if item.file else "") for item in said]
-            _left_behind(made, checked, said, place)
-            return made, ordered([*said, *_placed(made), *findings])
-        problems.append(f"{method.id} would change {', '.join(different[:4])}")
+        if made is None:
+            problems.append(f"{method.id} would change {', '.join(different[:4])}")
+            continue
+        errors = sum(finding.severity == "error" for finding in said)
+        if found is None or errors < fewest:
+            found, fewest = (made, said), errors
+        if not errors:
+            break
+    if found is not None:
+        made, said = found
+        said = [replace(item, file=join(place, item.file) if item.file else "") for item in said]
+        _left_behind(made, checked, said, place)
+        return made, ordered([*said, *_placed(made), *findings])
     if problems:
         raise Invalid("; ".join(problems), code="import-lossy", hint="set these keys by hand after tp new")
     raise Invalid(

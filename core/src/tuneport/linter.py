@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from tuneport.checks import composed, surface
 from tuneport.checks import rules as rules_module
-from tuneport.checks import surface
 from tuneport.checks.undecided import UNDECIDED, Watched, depends
 from tuneport.checks.undecided import keys as undecided_keys
 from tuneport.compiler.adapter import native_value
@@ -135,7 +136,7 @@ def _known(asked: Asked) -> None:
                 hint=f"`tp methods {asked.framework}` lists what can be run; `tp new` makes an experiment",
             )
     elif asked.version and not any(asked.version in catalog.releases(name) for name in catalog.frameworks()):
-        read_ = [name for name in catalog.frameworks() if _readable(name, catalog.default_release(name))]
+        read_ = [name for name in catalog.frameworks() if _readable(name)]
         there = "; ".join(f"{name} has {', '.join(catalog.releases(name))}" for name in read_)
         raise NotFound(
             f"no framework here has a release {asked.version!r}", code="release-unknown", hint=there
@@ -146,10 +147,10 @@ def _known(asked: Asked) -> None:
         catalog.method(asked.method, asked.version if has else "")
 
 
-def _readable(framework: str, version: str) -> bool:
-    """Whether any command of a framework can be checked."""
+def _readable(framework: str, version: str = "") -> bool:
+    """Whether any command of a framework can be checked, by its default release unless told otherwise."""
     try:
-        entries = catalog.surface(framework, version).get("entries", {})
+        entries = catalog.surface(framework, version or catalog.default_release(framework)).get("entries", {})
     except TuneportError:
         return False
     return any({"config", "parser"} & item.keys() for item in entries.values())
@@ -186,11 +187,12 @@ def check_arguments(run: Invocation, asked: Asked, gaps: Gaps | None = None) -> 
 
 
 def _check(run: Invocation, asked: Asked) -> Checked:
-    framework, entry = _entry(run, asked)
-    version = asked.version or catalog.default_release(framework)
+    framework, version, entry = _entry(run, asked)
     surface_document = catalog.surface(framework, version)
     if "parser" in surface_document["entries"][entry]:
         return _check_flags(framework, version, entry, run, asked)
+    if surface_document["entries"][entry].get("chain"):
+        return _check_chain(framework, version, entry, run, asked)
     findings: list[Finding] = []
     parsed = take_apart([word for word in run.arguments if not open_questions.is_free(word)])
     findings += parsed.findings
@@ -212,6 +214,26 @@ def _check(run: Invocation, asked: Asked) -> Checked:
         unread = tuple(item for item in checked.unread if id(item) in certain)
         return replace(checked, findings=tuple(ordered(said)), unread=unread)
     return _composed(framework, version, entry, run, asked, [*findings, *found], wanted, overrides)
+
+
+def _check_chain(framework: str, version: str, entry: str, run: Invocation, asked: Asked) -> Checked:
+    """A program that reads one file, and what it builds on, before its overrides."""
+    from tuneport.dialects.hydra import chain_read
+
+    words = [word for word in run.arguments if not open_questions.is_free(word)]
+    found = chain_read.read(words, catalog.surface(framework, version)["files"])
+    findings = list(found.findings)
+    if found.missing or found.config == UNDECIDED:
+        if found.missing and not findings:
+            message = f"{found.missing} is not here, so what it sets is not judged"
+            hint = "run tp check where the file is"
+            findings.append(Finding("config-not-here", "note", message, hint, "--config"))
+        findings += _against(asked.method, framework, version, entry, None)
+        return _unjudged(framework, catalog.release(framework, version, entry), entry, findings, run)
+    release = catalog.release(framework, version, entry, {"--config": found.config})
+    applied = chain_read.applied(found, release.keys)
+    findings += applied.findings
+    return _judge(framework, release, entry, run, asked, applied, findings)
 
 
 def _unless(finding: Finding) -> Finding:
@@ -251,13 +273,32 @@ def _composed(
 
 
 def _check_flags(framework: str, version: str, entry: str, run: Invocation, asked: Asked) -> Checked:
-    """A program that takes flags, which say all there is to its configuration."""
-    from tuneport.dialects.flags_read import read as read_flags
-
+    """A program that takes flags, which say all there is to its configuration, or all but one file of it."""
     release = catalog.release(framework, version, entry)
-    found = read_flags(run.arguments, release.keys)
-    run = replace(run, arguments=found.words)
-    return _judge(framework, release, entry, run, asked, found.applied, [*found.applied.findings])
+    if catalog.surface(framework, version)["entries"][entry]["parser"] == "argparse":
+        from tuneport.dialects.flags_read import read as read_flags
+
+        found = read_flags(run.arguments, release.keys)
+        run = replace(run, arguments=found.words)
+        return _judge(framework, release, entry, run, asked, found.applied, [*found.applied.findings])
+    from tuneport.dialects.dataclass_read import read as read_dataclasses
+
+    launcher = catalog.launchers().get(run.hands_to, {})
+    handed = dict.fromkeys(launcher.get("alone", ()), False) | dict.fromkeys(launcher.get("takes", ()), True)
+    settings = read_dataclasses(run.arguments, release.keys, handed if run.hands_to else None)
+    run = replace(run, arguments=settings.read.words, env={**run.env, **settings.env})
+    for flag, value in settings.read.handed:
+        command_line.count(run, flag, value, launcher)
+    applied = settings.read.applied
+    if not settings.open:
+        return _judge(framework, release, entry, run, asked, applied, [*applied.findings])
+    message = f"{settings.open} is not here, so what it sets is not judged"
+    hint = "run tp check where the file is"
+    note = Finding("config-not-here", "note", message, hint, "--config")
+    checked = _judge(framework, release, entry, run, asked, applied, [*applied.findings, note])
+    certain = set(map(id, applied.findings))
+    said = [item if id(item) in certain else _unless(item) for item in checked.findings]
+    return replace(checked, findings=tuple(ordered(said)))
 
 
 def _unjudged(
@@ -290,7 +331,8 @@ def _judge(
     effective = layers.effective()
     config = effective
     if release.composed is not None:  # only such values hold interpolations
-        config = resolved(effective, (), {**asked.facts.get("env", {}), **env}, absent)
+        known = {**asked.facts.get("env", {}), **env}
+        config = resolved(effective, (), known, absent, release.composed.resolvers)
     unknown = frozenset[str]()
     if any(map(depends, applied.own.values())):
         unknown = undecided_keys(effective, config)
@@ -322,19 +364,33 @@ def _judge(
         checks, inert = catalog.rules(framework, release.version, method.spec.get("rules", []))
         more = open_questions.variables(method, unknown, run.env)
         ruled, undecided = rules_module.apply(context, checks, inert, unknown, more)
-        findings += ruled
+        findings = [*composed.softened(context, findings, ruled), *ruled]
         findings += _hook_findings(context, unknown)
     name = "" if method.id == framework else method.id
     said, open_rules = tuple(ordered(findings)), tuple(undecided)
     return Checked(framework, release.version, entry, name, said, open_rules, context, run, unread)
 
 
-def _entry(run: Invocation, asked: Asked) -> tuple[str, str]:
-    """(framework, entry point) of a program."""
+def _places(asked: Asked) -> Iterator[tuple[str, str]]:
+    """(framework, release) in which a program may be found: the default releases, then those that have
+    programs of their own."""
+    names = [asked.framework] if asked.framework else catalog.frameworks()
+    for name in names:
+        with suppress(*([] if asked.framework else [TuneportError])):
+            yield name, asked.version or catalog.default_release(name)
+    for name in names if not asked.version else ():
+        with suppress(TuneportError):
+            default = catalog.default_release(name)
+            for version in reversed(catalog.releases(name)):
+                if version != default and catalog.release_spec(name, version).get("extends"):
+                    yield name, version
+
+
+def _entry(run: Invocation, asked: Asked) -> tuple[str, str, str]:
+    """(framework, release, entry point) of a program."""
     known_entries: list[str] = []
-    for framework in [asked.framework] if asked.framework else catalog.frameworks():
+    for framework, version in _places(asked):
         try:
-            version = asked.version or catalog.default_release(framework)
             entries = catalog.surface(framework, version).get("entries", {})
         except TuneportError:
             if asked.framework:
@@ -346,15 +402,19 @@ def _entry(run: Invocation, asked: Asked) -> tuple[str, str]:
             if not {"config", "parser"} & item.keys():
                 continue
             if name == run.module if not run.is_file else called:
-                return framework, name
+                return framework, version, name
             known_entries.append(name)
     known = f" of {asked.framework}" if asked.framework else ""
     longer = (name for name in known_entries if run.module and name.startswith(run.module))
     close = next(longer, "") or ("" if run.is_file else closest(run.module, known_entries, cutoff=0.85))
-    readable = [one for one in catalog.frameworks() if _readable(one, catalog.default_release(one))]
+    program, _, asked_word = run.module.partition(" ")
+    words = catalog.programs().get(program, {}).get("modules", {}) if asked_word else {}
+    close = close or (f"{program} {near}" if (near := closest(asked_word, words)) else "")
+    readable = [one for one in catalog.frameworks() if _readable(one)]
     elsewhere = (
         f"tp check reads programs of {' and '.join(readable)}; --framework-version names another release"
     )
+    elsewhere = f"{program} starts {', '.join(words)}" if words else elsewhere
     raise NotFound(
         f"no entry point{known} is called {run.module!r}",
         code="entry-unknown",

@@ -115,7 +115,9 @@ class Location:
 @dataclass(frozen=True, slots=True)
 class Request:
     """What was asked for, after flags, job.yaml, project and site have been merged. `native` is that
-    section of job.yaml: what nested keys cannot say (`entry`, `config`, `groups`, `append`, `delete`)."""
+    section of job.yaml: what nested keys cannot say (`entry`, `config`, `groups`, `append`, `delete`).
+    `own_environment`: without an image the fleet runs jobs in the environment that `tp` runs in, where the
+    release allows that; `digest_only`: it takes images by digest alone."""
 
     model: Location | None = None
     train_data: Location | None = None
@@ -125,6 +127,8 @@ class Request:
     fleet: str = "local"
     env: Mapping[str, str] = field(default_factory=dict)
     native: Mapping[str, Json] = field(default_factory=dict)
+    own_environment: bool = True
+    digest_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +138,8 @@ class Key:
     `add` marks a key that the release takes but does not hold until it is added (Hydra's `+key`).
     `source` is file:line in the artefact; `choices_from` where it checks the choices, if elsewhere. `flag` is
     how a command line says it, in argparse's words: `style` (the option), `action`, `nargs`, `dest`, and
-    `converter` where that is `bool`."""
+    `converter` where that is `bool`; for a parser made from dataclasses `reads`, `items` and `bare`, where
+    `types` does not show them."""
 
     name: str
     types: tuple[str, ...]
@@ -154,7 +159,11 @@ class Composed:
     `chosen` are the group choices that were asked for, `groups` all that took part, `options` what each
     group takes; `classes` maps the dotted name of a typed branch to the class that is built from it;
     `free` are branches that take any key; `names`, joined by blanks, are all that the release's code could
-    read a setting by; `built` the last names of branches that an object is really made of, None for all."""
+    read a setting by; `built` the last names of branches that an object is really made of, None for all.
+    `open`: a file may hold keys that no file of the release has. `unread` are names of keys that this
+    program's own code has nowhere; `resolvers` what the release registers beside OmegaConf's own: name ->
+    operation. `needed` are keys that a class asks for, with where it does; `closed` branches whose class
+    takes no others."""
 
     dialect: str
     chosen: Mapping[str, str] = field(default_factory=dict)
@@ -164,24 +173,33 @@ class Composed:
     free: frozenset[str] = frozenset()
     names: str = ""
     built: tuple[str, ...] | None = None
+    open: bool = False
+    unread: frozenset[str] = frozenset()
+    resolvers: Mapping[str, str] = field(default_factory=dict)
+    needed: Mapping[str, str] = field(default_factory=dict)
+    closed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
     """One pinned version of a framework. `spec` is its manifest, `keys` the surface of the entry
-    that the method uses (empty where the release publishes none)."""
+    that the method uses (empty where the release publishes none); `lists` are names that its code has
+    registered, such as tasks."""
 
     framework: str
     version: str
     spec: Mapping[str, Json]
     keys: Mapping[str, Key]
     composed: Composed | None = None
+    lists: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Param:
     """A canonical parameter as one method offers it. `schema` is JSON Schema; `keys` the native keys
-    it writes; `values` translates a value before it is written (by its JSON text)."""
+    it writes; `values` translates a value before it is written (by its JSON text). `times` and `over` name
+    the parameters, or `devices`, that turn its unit into the key's; `follows` the one whose value it takes
+    unless set."""
 
     name: str
     schema: Mapping[str, Json]
@@ -189,6 +207,9 @@ class Param:
     values: Mapping[str, Json] = field(default_factory=dict)
     has_default: bool = False
     default: Json = None
+    times: tuple[str, ...] = ()
+    over: tuple[str, ...] = ()
+    follows: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,18 +6,20 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tuneport.compiler.adapter import native_value
 from tuneport.compiler.compile import Compiled, Inputs, compile_request
 from tuneport.compiler.layers import flatten
-from tuneport.errors import Invalid
-from tuneport.experiment import create
+from tuneport.errors import Invalid, TuneportError
+from tuneport.experiment import documents
 from tuneport.experiment import facts as facts_module
 from tuneport.experiment import lock as lock_module
 from tuneport.experiment import project as project_module
 from tuneport.experiment.findings import failed, finding_to_json, ordered
 from tuneport.experiment.request import Asked, Flags, merge
 from tuneport.experiment.site import load_site
+from tuneport.experiment.yamlread import Document
 from tuneport.registry import catalog
 from tuneport.registry.plugins import Hooks
 from tuneport.text import guess_anew
@@ -33,6 +35,9 @@ from tuneport.types import (
     Request,
     Topology,
 )
+
+if TYPE_CHECKING:
+    from tuneport.porting.port import Ported
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +88,23 @@ def _compile(
     method_id, version = written.lock["recipe"]["name"], written.lock["framework"]["version"]
     method = catalog.method(method_id, version)
     asked = merge(written, given, method)
-    release, choice_findings = choose(method, version, asked.request, written.config.data)
+    config, asked, based = _based(written.config, method, version, asked)
+    release, choice_findings = choose(method, version, asked.request, config.data)
     files, file_findings = facts_module.source_files(written.path)
     declared = facts_module.read_declared(Path(given.facts)) if given.facts else {}
     asked = _declared_topology(asked, declared)
     scripts = [method.spec["surface"]["script"]] if "surface" in method.spec else []
     facts, seen = facts_module.gather(asked.request, written.path, declared, scripts)
+    facts |= facts_module.other_models(
+        method, asked.request.params, written.config.data, written.path, declared
+    )
+    facts["documents"], broken = documents.read(
+        method, asked.request.params, written.config.data, written.path
+    )
     inputs = Inputs(
         method=method,
         release=release,
-        config=written.config,
+        config=config,
         request=asked.request,
         topology=asked.topology,
         facts=facts,
@@ -102,8 +114,33 @@ def _compile(
         appended=_appended(written),
     )
     hooks = Hooks(method.framework, _policies(written))
-    earlier = (*findings, *asked.findings, *choice_findings, *file_findings, *seen)
+    earlier = (*findings, *asked.findings, *based, *choice_findings, *file_findings, *seen, *broken)
     return compile_request(inputs, hooks, earlier), facts
+
+
+def _based(
+    config: Document, method: Method, version: str, asked: Asked
+) -> tuple[Document, Asked, list[Finding]]:
+    """(config.yaml over the user's files that it builds on, the request with the release's files below them,
+    findings), where the release's configuration is such a chain of files; else what was given."""
+    native = asked.request.native
+    entry = native.get("entry") or method.spec.get("entry", "")
+    document = catalog.surface(method.framework, version)
+    if not document.get("entries", {}).get(entry, {}).get("chain"):
+        return config, asked, []
+    from tuneport.experiment.overlays import unroll
+
+    found = unroll(config, document["files"])
+    more: dict[str, Json] = {}
+    if found.base:
+        more["config"] = ",".join(found.base)
+    if found.deleted:
+        more["delete"] = [*native.get("delete", ()), *found.deleted]
+    return (
+        found.document,
+        replace(asked, request=replace(asked.request, native={**native, **more})),
+        found.findings,
+    )
 
 
 def choose(
@@ -232,6 +269,7 @@ def import_command(
         NotFound: there is no project, or nothing here knows the program.
     """
     from tuneport import importer, linter
+    from tuneport.experiment import create
 
     here = here or project_module.need_project()
     target = create.new_folder(here, name)
@@ -241,6 +279,18 @@ def import_command(
     create.write_folder(target, made.files(importer.title(made)))
     release = f"{made.method.framework} {made.version}"
     return Imported(target, made.method.id, release, made.flags, made.left, tuple(findings))
+
+
+def port(name: str, given: Flags, method: str, as_name: str, version: str = "") -> Ported:
+    """Make experiments/AS_NAME of another method that says what the experiment `name` says.
+
+    Raises:
+        Invalid: the source has errors, or the new name is taken or impossible. NotFound: there is no project,
+            or the experiment, method or release is unknown.
+    """
+    from tuneport.porting.port import port as carry
+
+    return carry(project_module.need_project(), name, given, method, as_name, version)
 
 
 def plan(name: str, given: Flags) -> tuple[LaunchPlan, Report]:
@@ -297,6 +347,38 @@ def evaluation_plan(name: str, given: Flags, run_id: str = "") -> tuple[LaunchPl
     """
     from tuneport.compiler.lifecycle import eval_plan
 
-    _, report = plan(name, given)
+    measures = _measures(name)
+    launch, report = plan(name, replace(given, model_run=run_id) if measures and run_id else given)
     assert report.compiled is not None
-    return eval_plan(report.compiled.context, run_id), report
+    made = launch if measures else eval_plan(report.compiled.context, run_id, launch)
+    return made, _compared(made, report, run_id)
+
+
+def _measures(name: str) -> bool:
+    """Whether what the experiment's method launches is an evaluation itself."""
+    lock = project_module.read(name).lock
+    if lock is None:
+        return False
+    try:
+        method = catalog.method(lock["recipe"]["name"], lock["framework"]["version"])
+    except TuneportError:
+        return False  # said by the plan
+    return bool(method.spec.get("lifecycle", {}).get("eval", {}).get("launch"))
+
+
+def _compared(made: LaunchPlan, report: Report, run_id: str) -> Report:
+    """The report, with a warning where training and evaluation were scored by different rubrics."""
+    if not run_id:
+        return report
+    from tuneport.jobs import manager
+
+    trained, measured = manager.get(run_id).plan().labels.get("rubric", ""), made.labels.get("rubric", "")
+    if not trained or trained == measured:
+        return report
+    there = f"this evaluation uses {measured[:19]}…" if measured else "this evaluation uses none"
+    message = (
+        f"{run_id} was trained by the rubric {trained[:19]}…, and {there}: the scores measure something else"
+    )
+    hint = "evaluate with the same rubric file, or read the scores as what they are"
+    finding = Finding("rubric-differs", "warning", message, hint, "judge.rubric")
+    return replace(report, findings=tuple(ordered([*report.findings, finding])))

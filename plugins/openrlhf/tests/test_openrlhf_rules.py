@@ -17,6 +17,7 @@ TOPICS = sorted(
 )
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("case", RULES, ids=lambda case: case["id"])
 def test_a_rule_fires_and_its_neighbour_does_not(case: dict[str, Any]) -> None:
     code, facts = f"openrlhf-{case['rule']}", case.get("facts", {})
@@ -29,6 +30,7 @@ def test_a_rule_fires_and_its_neighbour_does_not(case: dict[str, Any]) -> None:
     assert not [text for text in good.undecided if text.startswith(f"{code}:")]
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("case", INERT, ids=lambda case: case["id"])
 def test_an_inert_key_is_said_where_it_does_nothing(case: dict[str, Any]) -> None:
     key, codes = case["set"][0].lstrip("-"), {f"openrlhf-{case['code']}" if "code" in case else "inert-key"}

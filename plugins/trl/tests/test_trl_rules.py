@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from trl_support import BASE, RELEASES, Workshop, cases
+from trl_support import ENTRIES, RELEASES, TOPICS, Workshop, base, cases
 from tuneport.experiment.findings import findings_text
 from tuneport.registry import catalog
 from tuneport.types import Finding
 
 RULES = cases("rules")
 INERT = cases("inert")
+# Rules that speak of what only a facts file says, or of what a model's folder need not say.
+FACTS = {"trl-teacher-vocabulary"}
 INERT_CODES = ("inert-key", "trl-resume-ignored", "trl-model-init-ignored")
 
 
@@ -20,16 +22,21 @@ def names(group: list[dict[str, Any]]) -> list[str]:
 
 
 def found(workshop: Workshop, case: dict[str, Any], *layers: str, data: str = "") -> tuple[Finding, ...]:
-    config = dict(BASE)
+    config = base(case["method"])
     for layer in layers:
         config |= case.get(layer) or {}
-    kind = data or case.get("data", "pairs")
-    profile = case.get("profile", "cpu:1")
     return workshop.compile(
-        case["release"], config, data=kind, validation=case.get("validation", False), profile=profile
+        case["release"],
+        config,
+        method=case["method"],
+        data=data or case["data"],
+        validation=case.get("validation", False),
+        profile=case.get("profile", "cpu:1"),
+        facts=case.get(f"{layers[-1]}_facts") or case.get("facts"),
     ).findings
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("case", RULES, ids=names(RULES))
 def test_rule_fires_and_is_silent(case: dict[str, Any], workshop: Workshop) -> None:
     bad = found(workshop, case, "with", "bad", data=case.get("bad_data", ""))
@@ -40,6 +47,7 @@ def test_rule_fires_and_is_silent(case: dict[str, Any], workshop: Workshop) -> N
         assert not [finding for finding in good if finding.severity == "error"], findings_text(good)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("case", INERT, ids=names(INERT))
 def test_inert_key_is_said_and_only_while_it_is(case: dict[str, Any], workshop: Workshop) -> None:
     key = next(iter(case["set"]))
@@ -52,23 +60,33 @@ def test_inert_key_is_said_and_only_while_it_is(case: dict[str, Any], workshop: 
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_every_rule_has_a_case(release: str) -> None:
-    checks, inert = catalog.rules("trl", release, ["trainer", "model", "sft"])
-    assert {rule["code"] for rule in checks} == {case["rule"] for case in RULES if case["release"] == release}
-    proved = {next(iter(case["set"])) for case in INERT if case["release"] == release}
-    assert {entry["key"] for entry in inert} == proved
+@pytest.mark.parametrize("method", TOPICS)
+def test_every_rule_has_a_case(method: str, release: str) -> None:
+    checks, inert = catalog.rules("trl", release, TOPICS[method])
+    mine = [(case["release"], case["method"]) for case in RULES]
+    proved = {case["rule"] for case, one in zip(RULES, mine, strict=True) if one == (release, method)}
+    assert {rule["code"] for rule in checks} == proved
+    shown = [case for case in INERT if (case["release"], case["method"]) == (release, method)]
+    assert {entry["key"] for entry in inert} == {next(iter(case["set"])) for case in shown}
+
+
+def test_every_topic_of_every_method_is_proved() -> None:
+    topics = {topic for name, _, _ in catalog.methods("trl") for topic in catalog.method(name).spec["rules"]}
+    assert topics == {topic for proved in TOPICS.values() for topic in proved}
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_rules_name_keys_of_the_surface_and_their_source(release: str) -> None:
-    keys = catalog.release("trl", release, "trl.scripts.sft").keys
-    checks, inert = catalog.rules("trl", release, ["trainer", "model", "sft"])
+@pytest.mark.parametrize("method", TOPICS)
+def test_rules_name_keys_of_the_surface_and_their_source(method: str, release: str) -> None:
+    keys = catalog.release("trl", release, ENTRIES[method]).keys
+    checks, inert = catalog.rules("trl", release, catalog.method(f"trl/{method}").spec["rules"])
     for rule in [*checks, *inert]:
-        assert rule["key"] in keys
+        assert rule["key"] in keys, rule
         assert ".py, " in rule["source"] or rule["code"] == "trl-length-beyond-model", rule["source"]
 
 
-def test_nothing_is_undecided_where_everything_is_known(workshop: Workshop) -> None:
+@pytest.mark.parametrize("method", ENTRIES)
+def test_only_what_needs_facts_of_its_own_is_undecided(method: str, workshop: Workshop) -> None:
     for release in RELEASES:
-        compiled = workshop.compile(release, BASE, validation=True)
-        assert compiled.undecided == ()
+        compiled = workshop.compile(release, base(method), method=method, validation=True)
+        assert {one.partition(":")[0] for one in compiled.undecided} <= FACTS, compiled.undecided

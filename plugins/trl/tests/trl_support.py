@@ -21,20 +21,55 @@ from tuneport.types import FileSpec, LaunchPlan, Ref
 
 HERE = Path(__file__).parent
 RELEASES = ("1.10.0", "1.16.0")
-ENTRY = "trl.scripts.sft"
+ENTRIES = {
+    "sft": "trl.scripts.sft",
+    "dpo": "trl.scripts.dpo",
+    "kto": "trl.scripts.kto",
+    "rm": "trl.scripts.reward",
+    "grpo": "trl.scripts.grpo",
+    "rloo": "trl.scripts.rloo",
+    "opsd": "trl.scripts.distillation",
+}
+TOPICS = {
+    "sft": ["trainer", "model", "data", "unread", "sft"],
+    "dpo": ["dpo"],
+    "kto": ["kto"],
+    "rm": ["rm"],
+    "grpo": ["sampled", "rewarded", "grpo"],
+    "rloo": ["rloo"],
+    "opsd": ["opsd"],
+}
+"""The method whose cases prove the rules of a topic."""
 
 # One step on a tiny model; a case overrides what it is about.
-BASE: dict[str, Any] = {
+STEP: dict[str, Any] = {
     "max_steps": 1,
     "per_device_train_batch_size": 2,
-    "max_length": 64,
     "bf16": False,
     "gradient_checkpointing": False,
     "save_strategy": "no",
     "logging_steps": 1,
 }
+BASE: dict[str, Any] = {**STEP, "max_length": 64}
+_SAMPLED = {**STEP, "max_completion_length": 4}
+_REWARDED = {**_SAMPLED, "num_generations": 2, "reward_funcs": ["reward.reward"]}
+BASES: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(("sft", "dpo", "kto", "rm"), BASE),
+    **dict.fromkeys(("grpo", "rloo"), _REWARDED),
+    "opsd": {**_SAMPLED, "teacher_model_name_or_path": "TEACHER"},
+}
+ROWS = {
+    "dpo": "prefs",
+    "rm": "prefs",
+    "kto": "labels",
+    "grpo": "prompts",
+    "rloo": "prompts",
+    "opsd": "prompts",
+}
+REWARD = "def reward(completions, **columns):\n    return [float(len(str(one)) % 3) for one in completions]\n"
 _QUESTION, _ANSWER = {"role": "user", "content": "one?"}, {"role": "assistant", "content": "two"}
-KINDS: dict[str, dict[str, Any]] = {
+_OTHER = {"role": "assistant", "content": "three"}
+KINDS: dict[str, dict[str, Any] | list[dict[str, Any]]] = {
     "pairs": {"prompt": "one", "completion": " two"},
     "chat": {"prompt": [_QUESTION], "completion": [_ANSWER]},
     "turns": {"messages": [_QUESTION, _ANSWER]},
@@ -42,7 +77,28 @@ KINDS: dict[str, dict[str, Any]] = {
     "content": {"content": "one two three"},
     "prompt-response": {"prompt": "one", "response": " two"},
     "images": {"prompt": "one", "completion": " two", "image": "x.png"},
+    "prefs": {"prompt": [_QUESTION], "chosen": [_ANSWER], "rejected": [_OTHER]},
+    "prefs-text": {"chosen": "one two", "rejected": "one three"},
+    "prefs-images": {"prompt": "one", "chosen": " two", "rejected": " three", "image": "x.png"},
+    "labels": [
+        {"prompt": [_QUESTION], "completion": [_ANSWER], "label": True},
+        {"prompt": [_QUESTION], "completion": [_OTHER], "label": False},
+    ],
+    "labels-images": {"prompt": "one", "completion": " two", "label": True, "image": "x.png"},
+    "prompts": {"prompt": [_QUESTION], "solution": "2"},
+    "prompts-text": {"prompt": "one", "solution": "2"},
+    "prompts-answer": {"prompt": [_QUESTION], "answer": "2"},
 }
+
+
+def lines(kind: str, count: int) -> str:
+    """The text of a file of rows of one kind."""
+    rows = KINDS[kind] if isinstance(KINDS[kind], list) else [KINDS[kind]]
+    return "".join(json.dumps(rows[number % len(rows)]) + "\n" for number in range(count))
+
+
+def base(method: str) -> dict[str, Any]:
+    return dict(BASES[method])
 
 
 def cases(group: str) -> list[dict[str, Any]]:
@@ -53,7 +109,13 @@ def cases(group: str) -> list[dict[str, Any]]:
     for number, case in enumerate(document.data[group]):
         for release in case.get("releases", RELEASES):
             name = case.get("rule") or next(iter(case["set"]))
-            found.append({**case, "release": str(release), "id": f"{name}-{number}-{release}"})
+            method = case.get("method", "sft")
+            known = {
+                "method": method,
+                "release": str(release),
+                "data": case.get("data") or ROWS.get(method, "pairs"),
+            }
+            found.append({**case, **known, "id": f"{name}-{number}-{release}"})
     return found
 
 
@@ -70,16 +132,24 @@ class Workshop:
         release: str,
         config: Mapping[str, Any],
         *,
-        data: str = "pairs",
+        method: str = "sft",
+        data: str = "",
         validation: bool = False,
         profile: str = "cpu:1",
         params: Mapping[str, Any] | None = None,
+        facts: Mapping[str, Any] | None = None,
     ) -> Compiled:
-        experiment = self.experiment(release)
+        experiment = self.experiment(release, method)
+        data = data or ROWS.get(method, "pairs")
         # JSON is YAML, and nothing in it can be read in two ways.
-        text = json.dumps(config).replace("PAIRS", str(self.data / "folder"))
+        text = (
+            json.dumps(config).replace("PAIRS", str(self.data / "folder")).replace("TEACHER", str(self.model))
+        )
         (experiment / "config.yaml").write_text(text, "utf-8")
+        declared = self.root / "facts.json"
+        declared.write_text(json.dumps(facts or {}), "utf-8")
         report = api.Experiment(str(experiment)).validate(
+            facts=str(declared) if facts else "",
             model=str(self.model),
             profile=profile,
             train_data=self.place(data),
@@ -89,11 +159,11 @@ class Workshop:
         assert report.compiled is not None, report.findings
         return report.compiled
 
-    def experiment(self, release: str) -> Path:
+    def experiment(self, release: str, method: str = "sft") -> Path:
         project = api.open_project(self.root)
-        path = project.folder.experiments / f"sft-{release}"
+        path = project.folder.experiments / f"{method}-{release}"
         if not path.exists():
-            project.new(path.name, "trl/sft", release)
+            project.new(path.name, f"trl/{method}", release)
         return path
 
     def place(self, kind: str, split: str = "train") -> str:
@@ -107,11 +177,11 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
     root = tmp_path_factory.mktemp("trl")
     data = root / "data"
     (data / "folder").mkdir(parents=True)
-    for kind, row in KINDS.items():
+    for kind in KINDS:
         for split, count in (("train", 4), ("validation", 2)):
-            (data / f"{kind}-{split}.jsonl").write_text((json.dumps(row) + "\n") * count, "utf-8")
+            (data / f"{kind}-{split}.jsonl").write_text(lines(kind, count), "utf-8")
     for split, count in (("train", 4), ("test", 2)):
-        (data / "folder" / f"{split}.jsonl").write_text((json.dumps(KINDS["pairs"]) + "\n") * count, "utf-8")
+        (data / "folder" / f"{split}.jsonl").write_text(lines("pairs", count), "utf-8")
     model = root / "model"
     model.mkdir()
     (model / "config.json").write_text('{"max_position_embeddings": 256}', "utf-8")
@@ -176,9 +246,12 @@ def question(plan: LaunchPlan, folder: Path, stage: str, name: str) -> dict[str,
     (command,) = plan.commands
     words = [resolve(word, folder) for word in command.argv]
     files = {path: file_text(spec, folder) for path, spec in command.files.items()}
+    files["reward.py"] = REWARD
+    (entry,) = (word for word in words if word in ENTRIES.values())
     return {
         "id": name,
-        "args": words[words.index(ENTRY) + 1 :],
+        "entry": entry,
+        "args": words[words.index(entry) + 1 :],
         "files": files,
         "folder": str(folder),
         "stage": stage,

@@ -28,6 +28,7 @@ class TestVerl(FrameworkTests):
         "verl/rloo": RL,
         "verl/reinforce-baseline": RL,
         "verl/remax": RL,
+        "verl/policy-gradient": RL,
         "verl/distillation": {
             "model": "org/model",
             **DATA,

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import socket
 import subprocess
 import sys
+import threading
+from collections.abc import Callable, Iterator
 from importlib.resources import files
 from pathlib import Path
 
@@ -23,10 +27,10 @@ def note(*words):
     with log.open("a") as stream: stream.write(json.dumps(words) + "\\n")
 """
 COMMAND_LINE = """
-import sys, ray
+import os, sys, ray
 if __name__ == "__main__":
     ray.note(*sys.argv[1:])
-    sys.exit(3 if "--address=gone:1" in sys.argv else 0)
+    sys.exit(int(os.environ.get("FAKE_RAY_START", 0)))
 """
 MERGER = """
 import json, os, sys
@@ -111,16 +115,41 @@ def test_nodes_that_never_come_are_an_error(packages: Path) -> None:
     assert calls(packages)[-1] == '["stop"]'
 
 
+@contextlib.contextmanager
+def head_until(over: Callable[[], bool]) -> Iterator[str]:
+    """The port of a head that answers until `over()`, and is gone then."""
+    with socket.create_server(("127.0.0.1", 0)) as head:
+
+        def answer() -> None:
+            with contextlib.suppress(OSError):
+                while not over():
+                    head.accept()[0].close()
+                head.close()
+
+        threading.Thread(target=answer, daemon=True).start()
+        yield str(head.getsockname()[1])
+
+
 def test_another_node_joins_and_stays_until_the_head_is_gone(packages: Path) -> None:
-    done = cluster(packages, "2", "1", "10.0.0.1", "6379", "--", "job.py", step=100)
-    assert done.returncode == 0
-    assert calls(packages) == ['["start", "--address=10.0.0.1:6379", "--block", "--disable-usage-stats"]']
+    log = packages.parent / "ray.log"
+    with head_until(lambda: log.exists() and bool(calls(packages))) as port:
+        done = cluster(packages, "2", "1", "127.0.0.1", port, "--", "job.py")
+    assert done.returncode == 0, "however short the job was"
+    start = f'["start", "--address=127.0.0.1:{port}", "--block", "--disable-usage-stats"]'
+    assert set(calls(packages)) == {start}
 
 
 def test_a_head_that_never_comes_up_is_an_error(packages: Path) -> None:
-    done = cluster(packages, "2", "1", "gone", "1", "--", "job.py", step=20)
+    done = cluster(packages, "2", "1", "127.0.0.1", "1", "--", "job.py", step=20)
+    assert done.returncode == 1 and "no Ray cluster came up at 127.0.0.1:1" in done.stderr
+    assert not calls(packages)
+
+
+def test_a_node_that_cannot_join_a_living_head_is_an_error(packages: Path) -> None:
+    with head_until(lambda: False) as port:
+        done = cluster(packages, "2", "1", "127.0.0.1", port, "--", "job.py", step=200, FAKE_RAY_START="3")
     assert done.returncode == 3
-    assert len(calls(packages)) > 5
+    assert calls(packages)
 
 
 # --- the exporter

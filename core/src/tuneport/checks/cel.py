@@ -17,7 +17,7 @@ from tuneport.types import Finding, Json
 MAX_SOURCE = 2048
 MAX_BRACKETS = 32
 MAX_ITERATIONS = 10_000
-VARIABLES = ("cfg", "own", "params", "topology", "data", "model", "env", "files", "request")
+VARIABLES = ("cfg", "own", "params", "topology", "data", "model", "teacher", "env", "files", "request")
 
 FUNCTIONS = frozenset(
     {"contains", "double", "duration", "dyn", "endsWith", "int", "matches", "size", "startsWith"}
@@ -149,6 +149,8 @@ def bounds(source: str) -> str:
 @lru_cache(maxsize=4096)
 def macro_depth(source: str) -> int:
     """How deep list macros nest in the expression."""
+    if not _MACRO.search(source):
+        return 0
     bare = _TEXT.sub('""', source)
     opens = {match.start(1) for match in _MACRO.finditer(bare)}
     depth, deepest, stack = 0, 0, []

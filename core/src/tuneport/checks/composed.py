@@ -8,9 +8,10 @@ mapping where a list is walked, a value that the code refuses.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import replace
 
-from tuneport.checks import surface
+from tuneport.checks import declared, surface
 from tuneport.compiler.layers import NATIVE_LAYERS
 from tuneport.text import closest, closest_key
 from tuneport.types import Context, Finding, Json, Key, Origin, Ref, Severity
@@ -45,10 +46,28 @@ def check(context: Context, raw: Mapping[str, str], judged: Set[str]) -> Iterato
     if unjudged:
         message = f"{unjudged} more keys that {surface.what(context)} does not list were not looked at"
         yield Finding("key-unknown", "warning", message, "mend those above first")
+    if context.release.composed.open:
+        yield from declared.missing(context)
     for name in context.request.native.get("delete", ()):
-        if (name not in keys or keys[name].add) and not any(key.startswith(f"{name}.") for key in keys):
+        there = (name in keys and not keys[name].add) or any(key.startswith(f"{name}.") for key in keys)
+        if not there and not context.release.composed.open:
             message = f"native.delete: there is no key `{name}` to delete"
             yield Finding("hydra-override", "error", message, "take it out of the list", name)
+
+
+def softened(context: Context, findings: Iterable[Finding], ruled: Iterable[Finding]) -> list[Finding]:
+    """Findings, with a warning in place of an error about a key that a rule says does nothing: what its
+    section would be built into is never built, so nothing is there to refuse it. A key that is not there
+    still is."""
+    idle = {finding.key for finding in ruled if finding.code == "inert-key"}
+
+    def harmless(finding: Finding) -> bool:
+        if context.release.composed is None or finding.key not in idle or finding.severity != "error":
+            return False
+        added = finding.key in context.origins and context.origins[finding.key].layer == "native.append"
+        return finding.code in ("key-type", "key-choice") or (finding.code == "key-unknown" and added)
+
+    return [replace(finding, severity="warning") if harmless(finding) else finding for finding in findings]
 
 
 def _unresolved(context: Context, name: str, origin: Origin) -> Iterator[Finding]:
@@ -58,7 +77,8 @@ def _unresolved(context: Context, name: str, origin: Origin) -> Iterator[Finding
     keys = context.release.keys.values()
     flat = {key.name: "???" if key.required else key.default for key in keys if not key.add}
     literal = {key for key, set_by in context.origins.items() if set_by.layer not in NATIVE_LAYERS}
-    why = fault({**flat, **context.own}, name, literal)
+    composed = context.release.composed
+    why = fault({**flat, **context.own}, name, literal, composed.resolvers if composed else {})
     if why:
         message = f"`{name}` is {surface.show(context.own[name])}, which leads nowhere: {why}"
         hint = "name a key that is there, or write \\${ for the characters themselves"
@@ -78,6 +98,14 @@ def _absent(
     parts = name.split(".")
     above = [".".join(parts[:count]) for count in range(1, len(parts))]
     if any(branch in composed.free for branch in above):
+        return
+    if composed.open:
+        moved = name in moves
+        yield from (
+            [surface.unknown(context, name, origin, moves, closed=True)]
+            if moved
+            else _new(context, name, origin)
+        )
         return
     parent = name.rpartition(".")[0]
     known = composed.classes.get(parent, "")
@@ -99,6 +127,37 @@ def _absent(
         yield surface.unknown(context, name, origin, moves, closed=True)
 
 
+def _new(context: Context, name: str, origin: Origin) -> Iterator[Finding]:
+    """What is said of a key that no file of the release has, where a file may hold any: a warning where no
+    code reads a key of that name, or where a class lists the keys of its branch and one of them is all but
+    the same."""
+    composed = context.release.composed
+    assert composed is not None
+    if any(name in param.keys for param in context.method.params.values()):
+        return  # the method itself gives it a meaning
+    if name.rpartition(".")[0] in composed.closed:
+        message = f"`{name}`: {surface.what(context)} refuses every key there that it does not declare"
+        close = closest_key(name, context.release.keys, cutoff=0.8)
+        hint = f"did you mean `{close}`?" if close else "delete it"
+        yield Finding("key-unknown", "error", message, hint, name, origin.file, origin.line)
+        return
+    parent, _, last = name.rpartition(".")
+    while parent and not any(key.startswith(f"{parent}.") for key in context.release.keys):
+        parent, _, last = parent.rpartition(".")
+    typed = parent in composed.classes
+    beside = [key for key in context.release.keys if key.startswith(f"{parent}." if parent else "")]
+    close = closest_key(name, beside if typed else context.release.keys, cutoff=0.8)
+    read = last not in composed.unread and (not composed.names or f" {last} " in f" {composed.names} ")
+    if read and not (typed and close.rpartition(".")[0] == name.rpartition(".")[0] and close):
+        return
+    what = surface.what(context)
+    message = f"`{name}`: {what} has no such key, takes it from a file all the same, and nothing reads it"
+    if read:
+        message = f"`{name}`: {what} declares no such key there, and takes it from a file all the same"
+    hint = f"did you mean `{close}`?" if close else "delete it, or look for its present name"
+    yield Finding("key-unread", "warning", message, hint, name, origin.file, origin.line)
+
+
 def _holds(context: Context, branch: str, part: str) -> bool:
     """Whether the surface has something called `part` in a branch."""
     name = f"{branch}.{part}"
@@ -110,7 +169,9 @@ def _value(context: Context, key: Key, value: Json, origin: Origin, raw: str) ->
         value = context.config.get(key.name, _UNKNOWN)
         if value is _UNKNOWN:
             return
-    severity = misfit(value, key)
+    composed = context.release.composed
+    declares = composed is not None and composed.open
+    severity = declared.severity(context, key, value) if declares else misfit(value, key)
     place = (key.name, origin.file, origin.line, surface.source_of(context, key))
     if severity is not None:
         message = (
@@ -123,7 +184,8 @@ def _value(context: Context, key: Key, value: Json, origin: Origin, raw: str) ->
             f"`{key.name}` is {surface.show(value)}; {surface.what(context)} takes {surface.options(key)}"
         )
         hint = f"did you mean {close!r}?" if close else ""
-        sure: Severity = "error" if key.choices_from else "warning"
+        certain = key.choices_from or (declares and not declared.idle(context, key.name))
+        sure: Severity = "error" if certain else "warning"
         where = f"{context.release.framework} {context.release.version} {key.choices_from}"
         yield Finding("key-choice", sure, message, hint, *place[:3], where if key.choices_from else place[3])
     elif isinstance(value, str) and value.lower() == "none" and "null" in key.types:

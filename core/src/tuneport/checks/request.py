@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tuneport.types import Finding, Location, Method, Request, Topology
+from tuneport.types import Finding, Location, Method, Request, Severity, Topology
 
 
 def check(
@@ -30,7 +30,10 @@ def check(
         yield from _image(method, request)
     elif request.image and not _is_digest(request.image):
         message = f"the image {request.image} is named by a tag, which can be moved"
-        yield Finding("image-tag", "note", message, "name it as repository@sha256:…", "--image")
+        severity: Severity = "note"
+        if request.digest_only:
+            severity, message = "error", f"{message}; fleet {request.fleet} takes digests only"
+        yield Finding("image-tag", severity, message, "name it as repository@sha256:…", "--image")
     if not topology.pools:
         message = "no hardware was named, so what depends on it is undecided"
         yield Finding(
@@ -40,9 +43,6 @@ def check(
             "give --profile h200:8, or cpu:2 for two processes",
             "--profile",
         )
-    elif len(topology.pools) > 1 and request.fleet in ("local", "ray"):
-        message = f"{len(topology.pools)} pools need a fleet of kind kubernetes or slurm, not {request.fleet}"
-        yield Finding("pools-fleet", "error", message, "name such a fleet with --fleet", "--fleet")
 
 
 def _bindings(method: Method, given: Mapping[str, Location | None]) -> Iterator[Finding]:
@@ -81,7 +81,7 @@ def _files(method: Method, files: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def _image(method: Method, request: Request) -> Iterator[Finding]:
-    if request.fleet != "local":
+    if not request.own_environment:
         message = f"{method.id} brings its own image and none was named"
         yield Finding("image-missing", "error", message, "give --image, or `image:` in job.yaml", "--image")
     else:

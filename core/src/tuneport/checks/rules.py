@@ -33,10 +33,12 @@ def variables(context: Context) -> dict[str, Json]:
         "topology": topology,
         "data": facts.get("data", {}),
         "model": facts.get("model", {}),
+        "teacher": facts.get("teacher", {}),
         "env": {**facts.get("env", {}), **request.env},
         "files": sorted(context.files),
         "request": {
             "linted": context.linted,
+            "method": context.method.id,
             "image": request.image,
             "fleet": request.fleet,
             "model": request.model.value if request.model else "",
@@ -168,7 +170,7 @@ _QUIET = ("method defaults", "identity", "platform", "topology")
 
 def _finding(context: Context, engine: Rules, rule: Rule, code: str, severity: str) -> Finding:
     key = rule.get("key", "")
-    origin = context.origins.get(key)
+    origin = context.origins.get(key) or context.origins.get(key.rpartition(".")[0])
     name = _as_asked(context, key)
     message = engine.fill(rule["say"])
     if code == "inert-key":

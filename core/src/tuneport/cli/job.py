@@ -57,11 +57,15 @@ def list_(everything: bool, as_json: bool) -> None:
 @job_argument
 @json_option
 def status(job: str, as_json: bool) -> None:
-    """Show JOB: its state, why, and what happened when."""
+    """Show JOB: its state, why, what happened when, and what evaluations of it found."""
+    from tuneport import api
     from tuneport.jobs import show
 
     found = _jobs().get(job)
     record = found.record
+    measured = [
+        (one, api.scores(one)) for one in ([found] if record.action == "eval" else found.evaluations())
+    ]
     try:
         output = str(found.output_dir())
     except Exception:  # a fleet that keeps files elsewhere, or is gone: the record still tells the rest
@@ -69,6 +73,10 @@ def status(job: str, as_json: bool) -> None:
     if as_json:
         attempts = [show.attempt_json(one, found.history(one.number)) for one in record.attempts]
         document = {"roles": found.roles(), "output_dir": output or None, "attempts": attempts}
+        document["evaluations"] = [
+            {"job": one.id, "state": one.state, "experiment": one.record.experiment, "scores": scores}
+            for one, scores in measured
+        ]
         print_json({"ok": True, "job": {**show.job_json(record), **document}})
         return
     last = record.last
@@ -89,6 +97,11 @@ def status(job: str, as_json: bool) -> None:
         if len(record.attempts) > 1:
             data(f"attempt {attempt.number}")
         data(table(show.history_rows(found.history(attempt.number))))
+    for one, scores in measured:
+        if one.id != record.id or scores:
+            data(f"{one.id}  {one.state}" if one.id != record.id else "scores")
+        if scores:
+            data(table(show.score_rows(scores), show.SCORE_HEADER))
 
 
 @command.command()

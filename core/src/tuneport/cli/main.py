@@ -15,6 +15,7 @@ COMMANDS: dict[str, str] = {
     "validate": "Say everything that is wrong with an experiment.",
     "check": "Say what is wrong with an existing command or script.",
     "import": "Make an experiment of an existing command.",
+    "port": "Carry an experiment to another method or framework.",
     "plan": "Print the exact launch of an experiment.",
     "explain": "Say where a key's value comes from, or what a method is.",
     "submit": "Plan an experiment and run it on a fleet.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import click
 
@@ -10,17 +11,84 @@ from tuneport.cli.options import method_ids
 from tuneport.cli.output import data, json_option, print_json, table, talk
 from tuneport.types import Json
 
+# What one may have to start from, as manifests say it, and what it is.
+DATA = {
+    "demonstrations": "answers, or whole conversations, that a model is to imitate",
+    "pairs": "two answers to each prompt, and which of them is better",
+    "good-bad-labels": "single answers, each marked good or bad",
+    "verifiable-answers": "prompts whose answers a program can check",
+    "rubric": "prompts, and written criteria by which a judge scores answers",
+    "teacher": "prompts, and a stronger model to learn from",
+    "labelled-images": "images with labels",
+    "benchmark": "a model to measure, and tasks to measure it by",
+    "own-trainer": "a training script of one's own",
+}
+
 
 @click.command("methods")
 @click.argument("method", default="", metavar="[ID]", shell_complete=method_ids)
+@click.option(
+    "--data",
+    "kind",
+    metavar="KIND",
+    default="",
+    help="Those that start from such data; `list` names the kinds.",
+)
 @click.option("--framework-version", metavar="V", default="", help="A release other than the default.")
 @json_option
-def command(method: str, framework_version: str, as_json: bool) -> None:
-    """List every method, a framework's methods (ID is a framework), or one method's parameters."""
-    if "/" in method:
+def command(method: str, kind: str, framework_version: str, as_json: bool) -> None:
+    """List every method, a framework's methods (ID is a framework), or one method's parameters.
+
+    --data lists the methods for the data that one has, such as pairs, good-bad-labels or verifiable-answers.
+    """
+    if kind == "list":
+        _kinds(as_json)
+    elif kind:
+        _for_data(method, _kind(kind), as_json)
+    elif "/" in method:
         _show(method, framework_version, as_json)
     else:
         _list(method, as_json)
+
+
+def _kinds(as_json: bool) -> None:
+    if as_json:
+        print_json({"ok": True, "data": DATA})
+    else:
+        data(table([list(item) for item in DATA.items()]))
+
+
+def _kind(text: str) -> str:
+    """The kind of data that a person's words mean: "good/bad labels" are good-bad-labels."""
+    from tuneport.errors import UsageError
+    from tuneport.text import closest
+
+    words = set(re.findall(r"[a-z]+", text.lower())) - {"with", "and", "or", "of", "a", "an", "my"}
+    means = {kind: set(re.findall(r"[a-z]+", f"{kind} {says}")) for kind, says in DATA.items()}
+    for known in ({kind: set(kind.split("-")) for kind in DATA}, means):
+        found = [kind for kind, has in known.items() if words and words <= has]
+        if len(found) == 1:
+            return found[0]
+    close = closest(text, DATA)
+    hint = f"did you mean {close!r}?" if close else f"it may be {', '.join(DATA)}"
+    raise UsageError(f"--data {text!r} is no kind of data", code="usage", hint=hint)
+
+
+def _for_data(framework: str, kind: str, as_json: bool) -> None:
+    """The methods that start from a kind of data, with what each does."""
+    from tuneport.registry import catalog
+
+    found = []
+    for name, _, problem in catalog.methods(framework.partition("/")[0]):
+        spec = {} if problem else catalog.resolved(*name.split("/"))
+        if kind in spec.get("starts_from", ()):
+            found.append((name, str(spec.get("summary") or spec.get("title", ""))))
+    if as_json:
+        print_json({"ok": True, "data": kind, "methods": [{"method": m, "summary": s} for m, s in found]})
+    elif found:
+        data(table([list(row) for row in found]))
+    else:
+        talk(f"no method here starts from {kind}: {DATA[kind]}")
 
 
 def _list(framework: str, as_json: bool) -> None:

@@ -32,9 +32,27 @@ def command(experiment: str, flags: Flags, out: str, as_json: bool) -> int:
         print_json(document)
     else:
         data(text(launch, document["digest"]))
+        _show_request(launch, workflow.fleet_of(report), experiment)
         for finding in report.findings:
             talk(f"{finding.severity}[{finding.code}]: {printable(finding.message)}")
     return 0
+
+
+def _show_request(launch: LaunchPlan, fleet: str, experiment: str) -> None:
+    """What the fleet's engine would be handed, where the fleet has a form of it for people."""
+    if fleet == "local":
+        return
+    from tuneport.api import Experiment
+    from tuneport.errors import TuneportError
+    from tuneport.jobs import manager
+
+    try:
+        _, shown = manager.render(launch, fleet, Experiment(experiment).path)
+    except TuneportError as error:
+        talk(f"note[{error.code}]: {printable(error.message)}")
+        return
+    if shown:
+        data(f"\n{shown}")
 
 
 def text(plan: LaunchPlan, digest: str) -> str:

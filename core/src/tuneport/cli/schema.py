@@ -29,7 +29,7 @@ def command(name: str, as_json: bool) -> None:
 def _config_schema(method_id: str) -> dict[str, object]:
     """What config.yaml of a method may hold, from the surface of its default release."""
     from tuneport.checks.ownership import owners
-    from tuneport.registry import catalog
+    from tuneport.registry import catalog, schemas
 
     method = catalog.method(method_id)
     release = catalog.release(method.framework, "", method.spec.get("entry", ""))
@@ -61,5 +61,7 @@ def _config_schema(method_id: str) -> dict[str, object]:
             here = here["properties"].setdefault(part, {"type": "object", "properties": {}})  # type: ignore[attr-defined]
             here.setdefault("properties", {})
         here["properties"][last] = leaf  # type: ignore[index]
+    for name, section in method.spec.get("sections", {}).items():
+        tree["properties"][name] = schemas.schema(section["schema"])  # type: ignore[index]
     closed = bool(release.keys)
     return {**root, **tree, "additionalProperties": not closed}

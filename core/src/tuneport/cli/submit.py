@@ -36,7 +36,11 @@ def command(
             talk(f"lock: {change['field']}: {change['locked']} -> {change['installed']}")
     plan, report = workflow.plan(experiment, flags)
     if dry_run:
-        print_json({"ok": True, "request": manager.render(plan, workflow.fleet_of(report))})
+        request, shown = manager.render(plan, workflow.fleet_of(report), Experiment(experiment).path)
+        if shown and not as_json:
+            data(shown)
+        else:
+            print_json({"ok": True, "request": request})
         return 0
     if not as_json:
         for finding in report.findings:

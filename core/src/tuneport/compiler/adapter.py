@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from posixpath import normpath
 
 from tuneport import dialects
+from tuneport.checks import sections
+from tuneport.compiler import convert
 from tuneport.compiler.plan import ref_from_json
 from tuneport.errors import Invalid
 from tuneport.hookspec import hookimpl
@@ -44,7 +46,7 @@ class DeclarativeAdapter:
         values: dict[str, Json] = {}
         for name, value in context.request.params.items():
             param = context.method.params[name]
-            values.update(dict.fromkeys(param.keys, native_value(param, value)))
+            values.update(written(context, param, value, param.keys))
         for flag, location in locations(context).items():
             binding = context.method.spec.get("bind", {}).get(flag)
             if binding is not None:
@@ -63,13 +65,15 @@ class DeclarativeAdapter:
     @hookimpl
     def launch(self, context: Context) -> LaunchPlan | None:
         launch = context.method.spec["launch"]
-        rendered = dialects.render(launch.get("dialect", {"name": "flags"}), context)
+        seen = sections.without(context)
+        rendered = dialects.render(launch.get("dialect", {"name": "flags"}), seen)
         argv = [*launcher(context), *target(program(context)), *rendered.argv]
         env = {**declared_env(launch), **rendered.env, **context.request.env}
         role = context.method.spec.get("roles", ["main"])[0]
         pool = context.topology.roles.get(role, context.topology.primary.name)
         command = Command(role, tuple(argv), env, rendered.files, pool)
-        return plan(context, (command,))
+        measures = context.method.spec.get("lifecycle", {}).get("eval", {}).get("launch", False)
+        return plan(context, (command,), "eval" if measures else "train")
 
     @hookimpl
     def export(self, context: Context, checkpoint: Location, format: str) -> LaunchPlan | None:  # noqa: A002
@@ -113,6 +117,22 @@ def relative_path(value: Json) -> str:
         return ""
     path = normpath(value)
     return "" if path.startswith("..") or "${" in path else path
+
+
+def variant_keys(context: Context, param: Param, case: str) -> tuple[str, ...]:
+    """The keys that a parameter writes in one of the method's `variants`; none where it means nothing."""
+    cases: Mapping[str, Mapping[str, Json]] = context.method.spec.get("variants", {}).get("cases", {})
+    return tuple(cases.get(case, {}).get(param.name, param.keys))
+
+
+def written(context: Context, param: Param, value: Json, keys: Iterable[str]) -> dict[str, Json]:
+    """What a parameter writes to these keys, in their unit; nothing while a factor of that is not known, as
+    devices are without hardware."""
+    if convert.is_converted(param):
+        value = convert.native(context, param, value)
+        if value is None:
+            return {}
+    return dict.fromkeys(keys, native_value(param, value))
 
 
 def native_value(param: Param, value: Json) -> Json:
@@ -190,11 +210,11 @@ def declared_env(launch: Mapping[str, Json]) -> dict[str, Value]:
     }
 
 
-def runtime(release_spec: Mapping[str, Json], image: str, topology: Topology, fleet: str) -> RuntimeNeed:
-    """What the plan runs in: an image that was named, the user's own environment on the local fleet where
-    the release allows it, otherwise the release's runtime in the variant for the hardware."""
+def runtime(release_spec: Mapping[str, Json], image: str, topology: Topology, own: bool) -> RuntimeNeed:
+    """What the plan runs in: an image that was named, the user's own environment where the fleet (`own`) and
+    the release allow it, otherwise the release's runtime in the variant for the hardware."""
     spec = release_spec["runtime"]
-    if spec.get("host") and not image and fleet == "local":
+    if spec.get("host") and not image and own:
         return RuntimeNeed(spec["id"], host=True)
     variant = ""
     series = topology.primary.series
@@ -213,7 +233,7 @@ def plan(context: Context, commands: tuple[Command, ...], action: str = "train")
     return LaunchPlan(
         method=context.method.id,
         release=f"{context.release.framework} {context.release.version}",
-        runtime=runtime(spec, context.request.image, context.topology, context.request.fleet),
+        runtime=runtime(spec, context.request.image, context.topology, context.request.own_environment),
         pools=context.topology.pools,
         commands=commands,
         config={name: context.own[name] for name in sorted(context.own)},

@@ -9,8 +9,9 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from tuneport.checks import ownership, rules, surface
+from tuneport.checks import composed, ownership, rules, sections, surface
 from tuneport.checks import request as request_checks
+from tuneport.compiler import convert
 from tuneport.compiler.adapter import native_value
 from tuneport.compiler.layers import NATIVE_LAYERS, Layers, from_document
 from tuneport.compiler.plan import ref_from_json
@@ -62,11 +63,12 @@ def compile_request(inputs: Inputs, hooks: Hooks, earlier: tuple[Finding, ...] =
     layers = Layers(release.keys)
     user = _lower_layers(inputs, release, layers, findings)
     findings += ownership.check(inputs.method, user, layers.own)
-    composed = release.composed is not None
+    composes = release.composed is not None
     findings += request_checks.check(
-        inputs.method, inputs.request, inputs.topology, inputs.files, composed=composed
+        inputs.method, inputs.request, inputs.topology, inputs.files, composed=composes
     )
     context = _context(inputs, release, layers)
+    findings += convert.check(context)
 
     bindings = hooks.bind_args(context)
     origins = {
@@ -83,10 +85,12 @@ def compile_request(inputs: Inputs, hooks: Hooks, earlier: tuple[Finding, ...] =
 
     context = _settled(_context(inputs, release, layers))
     raw = {".".join(map(str, path)): text for path, text in inputs.config.raw.items()}
-    findings += surface.check(context, raw, _judged(inputs.method, findings), closed=closed)
+    findings += sections.check(context)
+    judged = _judged(inputs.method, findings) | sections.owned(context)
+    findings += surface.check(context, raw, judged, closed=closed)
     checks, inert = inputs.rules
     said, undecided = rules.apply(context, checks, inert)
-    findings += said
+    findings = [*composed.softened(context, findings, said), *said]
     findings += _hook_findings(hooks, context)
     findings += _deprecation(release)
 
@@ -174,7 +178,8 @@ def _settled(context: Context) -> Context:
     absent = {name for name, key in context.release.keys.items() if key.add and name not in context.own}
     literal = {name for name, origin in context.origins.items() if origin.layer not in NATIVE_LAYERS}
     env = {**context.facts.get("env", {}), **context.request.env}
-    return replace(context, config=resolved(context.config, literal, env, absent))
+    own = context.release.composed.resolvers
+    return replace(context, config=resolved(context.config, literal, env, absent, own))
 
 
 def _with_script_surface(inputs: Inputs, findings: list[Finding]) -> tuple[Release, bool]:

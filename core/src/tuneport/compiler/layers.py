@@ -76,4 +76,4 @@ def from_document(
     for path, value in flatten(document.data, keys):
         name = ".".join(path)
         if name not in consumed:
-            yield name, value, Origin("config.yaml", document.file, document.line(path))
+            yield name, value, Origin("config.yaml", document.place(path), document.line(path))

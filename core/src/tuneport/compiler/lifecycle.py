@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tuneport.compiler.adapter import location_value, plan
 from tuneport.errors import Invalid
 from tuneport.types import Command, Context, LaunchPlan, Ref, Value
 
 
-def eval_plan(context: Context, run_id: str = "") -> LaunchPlan:
+def eval_plan(context: Context, run_id: str = "", launch: LaunchPlan | None = None) -> LaunchPlan:
     """Run the method's evaluation script in the release's runtime.
 
     The script finds the model under TUNEPORT_MODEL and the data under TUNEPORT_VALIDATION_DATA, and
@@ -15,12 +17,14 @@ def eval_plan(context: Context, run_id: str = "") -> LaunchPlan:
 
     Args:
         run_id: evaluate what this job wrote instead of the request's model.
+        launch: the method's launch. What Tuneport reads itself, such as a judge, the script finds as training
+            does.
 
     Raises:
         Invalid: the method has no evaluation, or the experiment lacks the script.
     """
     spec = context.method.spec.get("lifecycle", {}).get("eval")
-    if spec is None:
+    if spec is None or "file" not in spec:
         raise Invalid(f"{context.method.id} has no evaluation", code="eval-unsupported")
     script = spec["file"]
     if script not in context.files:
@@ -40,5 +44,7 @@ def eval_plan(context: Context, run_id: str = "") -> LaunchPlan:
     ):
         if location is not None:
             env[name] = location_value(location)
-    command = Command("eval", (Ref("python"), script), env, {}, context.topology.primary.name)
-    return plan(context, (command,), "eval")
+    shared = launch if launch is not None and context.method.spec.get("sections") else None
+    files = shared.commands[0].files if shared else {}
+    command = Command("eval", (Ref("python"), script), env, files, context.topology.primary.name)
+    return replace(plan(context, (command,), "eval"), labels=shared.labels if shared else {})

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -39,13 +40,45 @@ def main(argv: list[str]) -> int:
 def join(address: str) -> int:
     """Stay in the cluster until its head ends; a head that is not up yet is waited for."""
     deadline = time.monotonic() + WAIT
+    while not there(address):
+        if time.monotonic() > deadline:
+            sys.exit(f"tuneport: no Ray cluster came up at {address} within {WAIT:.0f} s")
+        time.sleep(2)
+    words = ("start", f"--address={address}", "--block", "--disable-usage-stats")
     while True:
-        begun = time.monotonic()
-        code = ray("start", f"--address={address}", "--block", "--disable-usage-stats", check=False)
-        if time.monotonic() - begun > 60 or time.monotonic() > deadline:
-            # It had joined and the head is gone, which is how the job ends; or there never was one.
-            return 0 if time.monotonic() - begun > 60 else code
+        node = subprocess.Popen([sys.executable, "-m", "ray.scripts.scripts", *words])
+        missed = 0
+        try:
+            while node.poll() is None and missed < 3:  # `--block` may outlive the cluster
+                time.sleep(5)
+                missed = 0 if there(address) else missed + 1
+        finally:
+            leave(node)
+        if not there(address):
+            return 0  # the head is gone, which is how the job ends
+        if time.monotonic() > deadline:
+            return node.returncode
         time.sleep(5)
+
+
+def leave(node: subprocess.Popen[bytes]) -> None:
+    """End `ray start --block`, which ends what it started."""
+    node.terminate()
+    try:
+        node.wait(20)
+    except subprocess.TimeoutExpired:
+        node.kill()
+        node.wait()
+
+
+def there(address: str) -> bool:
+    """Whether the head's port answers."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), 5).close()
+    except OSError:
+        return False
+    return True
 
 
 def wait_for(nodes: int, address: str) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from tuneport.errors import Invalid
 from tuneport.types import Context, FileSpec, Json, Value
 
-NAMES = ("flags", "dataclass-cli", "yaml-file", "env", "hydra")
+NAMES = ("flags", "dataclass-cli", "yaml-file", "yaml-chain", "env", "hydra")
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ def render(settings: Mapping[str, Json], context: Context) -> Rendered:
 
 def _words(items: list[Json], key: Key | None) -> bool:
     """Whether a list can follow its flag: all text, and the key takes nothing but lists."""
-    if not items or (key is not None and "str" in key.types):
+    if not items or (key is not None and ("str" in key.types or key.flag.get("reads") == "nothing")):
         return False
     return all(isinstance(item, str) and not item.startswith("-") and "\0" not in item for item in items)
 

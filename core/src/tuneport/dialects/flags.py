@@ -26,15 +26,28 @@ def render(settings: Mapping[str, Json], context: Context) -> Rendered:
     # A parser with flags that look like numbers takes no negative number for a value of a list.
     numbers = not any(_NEGATIVE.fullmatch(item.get("style", "")) for item in spelling.values())
     words: list[Value] = []
-    for name in sorted(context.own):
+    own = _folded(context.own, context.release.keys)
+    for name in sorted(own):
         key = context.release.keys.get(name)
         flag = spelling.get(name) or _flag(key)
         style = flag.get("style") or f"--{name.replace('_', '-') if settings.get('dashes') else name}"
-        if flag.get("action") == "store_true" and context.own[name] is False and flag.get("default") is True:
+        if flag.get("action") == "store_true" and own[name] is False and flag.get("default") is True:
             words.append(_opposite(style, name, context.release.keys))
             continue
-        words += _words(style, context.own[name], key, flag, numbers=numbers)
+        words += _words(style, own[name], key, flag, numbers=numbers)
     return Rendered(argv=tuple(words))
+
+
+def _folded(own: Mapping[str, Json], keys: Mapping[str, Key]) -> dict[str, Json]:
+    """The settings with what lies below a mapping inside of it: one flag says the whole."""
+    found = dict(own)
+    for name, value in own.items():
+        parent, _, last = name.rpartition(".")
+        if parent and name not in keys and parent in keys and "dict" in keys[parent].types:
+            inside = found.get(parent)
+            found[parent] = {**(inside if isinstance(inside, dict) else {}), last: value}
+            del found[name]
+    return found
 
 
 def _flag(key: Key | None) -> dict[str, Json]:
@@ -71,6 +84,8 @@ def _words(
         yield from _truth(style, value, key, flag)
     elif action == "count" and isinstance(value, int):
         yield from [style] * min(max(value, 0), 20)
+    elif isinstance(value, list) and flag.get("converter") == "int-list":
+        yield f"{style}={','.join('None' if item is None else text_of(item) for item in value)}"
     elif isinstance(value, list) and action == "append":
         yield from (f"{style}={text_of(item)}" for item in value)
     elif isinstance(value, list):
@@ -98,12 +113,19 @@ def _truth(style: str, value: bool, key: Key | None, flag: Mapping[str, Json]) -
     action = flag.get("action", "")
     if action == "boolean_optional":
         yield style if value else f"--no-{style.lstrip('-')}"
-    elif action.startswith("store_") or (not action and key is not None and key.types == ("bool",)):
+    elif action.startswith("store_") or _alone(key, flag):
         yield from [style] * value
     elif flag.get("converter") == "bool":
         yield f"{style}={'true' if value else ''}"  # bool() takes every text but the empty one for true
     else:
         yield f"{style}={text_of(value)}"
+
+
+def _alone(key: Key | None, flag: Mapping[str, Json]) -> bool:
+    """Whether a flag without a word says true."""
+    if flag.get("const") is True and "converter" not in flag:
+        return True
+    return not flag.get("action") and key is not None and key.types == ("bool",)
 
 
 def text_of(value: Json) -> str:

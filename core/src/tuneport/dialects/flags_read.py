@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tuneport.checks.surface import kinds
 from tuneport.checks.undecided import UNDECIDED
+from tuneport.dialects import flag_values
 from tuneport.dialects.hydra.read import Applied, placed, twice
 from tuneport.shell.gaps import Word, blank, open_, shown, word
 from tuneport.text import closest
 from tuneport.types import Finding, Json, Key
 
+_NAME = re.compile(r"[A-Za-z_][\w-]*")
 _NUMBER = re.compile(r"-\d+|-\d*\.\d+")
 _DOCS = "Python 3.11 argparse.py, ArgumentParser._parse_known_args"
 _CONVERTERS = {"int": int, "float": float}
@@ -25,10 +27,11 @@ MAX_SAID = 50
 @dataclass(slots=True)
 class Read:
     """What the words set. `words` say the same as KEY=VALUE, each in its place; a word that nobody knows
-    stays as it is."""
+    stays as it is. `handed` are the flags that the program hands on to what starts it, with their values."""
 
     applied: Applied = field(default_factory=Applied)
     words: list[str] = field(default_factory=list)
+    handed: list[tuple[str, str]] = field(default_factory=list)
 
 
 def read(arguments: Sequence[str], keys: Mapping[str, Key]) -> Read:
@@ -36,18 +39,49 @@ def read(arguments: Sequence[str], keys: Mapping[str, Key]) -> Read:
 
     A flag that the parser does not have is set under its name all the same, for whoever knows where it went.
     """
-    return _Reader(arguments, keys).run()
+    options: dict[str, tuple[Key, bool]] = {}
+    for key in keys.values():
+        style = key.flag.get("style") or f"--{key.name}"
+        options[style] = (key, True)
+        options |= dict.fromkeys(key.flag.get("also", ()), (key, True))
+        if key.flag.get("action") == "boolean_optional":
+            options[f"--no-{style.lstrip('-')}"] = (key, False)
+    return Reader(arguments, options, _converted).run()
 
 
-class _Reader:
-    def __init__(self, arguments: Sequence[str], keys: Mapping[str, Key]) -> None:
+def _converted(key: Key, text: str) -> Json:
+    """A word as the value that it stands for.
+
+    Raises:
+        ValueError: the key does not take it.
+    """
+    kind = next((name for name in _CONVERTERS if name in key.types), "")
+    if kind:
+        return _CONVERTERS[kind](text)
+    # A word of a script is more than text.
+    return bool(text) if key.flag.get("converter") == "bool" else str(text)
+
+
+class Reader:
+    """Takes an argument list apart against the options of one parser.
+
+    Args:
+        options: option -> (its key, the value that a switch sets).
+        converted: see `_converted`.
+        handed: flags that belong to what starts the program -> whether they take a value.
+    """
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        options: Mapping[str, tuple[Key, bool]],
+        converted: Callable[[Key, str], Json],
+        handed: Mapping[str, bool] = {},
+    ) -> None:
         self._rest = deque(arguments)
-        self._options: dict[str, tuple[Key, bool]] = {}
-        for key in keys.values():
-            style = key.flag.get("style") or f"--{key.name}"
-            self._options[style] = (key, True)
-            if key.flag.get("action") == "boolean_optional":
-                self._options[f"--no-{style.lstrip('-')}"] = (key, False)
+        self._options = options
+        self._converted = converted
+        self._handed = handed
         self._sorted = sorted(self._options)
         self._taken: dict[str, tuple[Json, str]] = {}
         self._stray = self._repeated = 0
@@ -95,7 +129,14 @@ class _Reader:
     def _flag(self, text: str) -> str:
         """Read one flag with its values; the flag in full."""
         option, equal, given = text.partition("=")
+        if option not in self._options and text[:2] in self._options:  # `-b8` is `-b 8`
+            option, equal, given = text[:2], "=", text[2:]
         found = [option] if option in self._options else list(self._longer(option))
+        if not found and option in self._handed:
+            alone = not self._handed[option] and not equal
+            value = given if equal else " ".join(self._values(0 if alone else 1))
+            self.read.handed.append((option, value))
+            return option
         if len(found) > 1:
             message = f"{option} is short for {', '.join(found[:4])}{', …' if len(found) > 4 else ''}"
             self._say("flag-ambiguous", "error", message, "write the flag in full", option, text)
@@ -149,25 +190,47 @@ class _Reader:
         return ""
 
     def _convert(self, option: str, key: Key, values: list[str], text: str) -> None:
-        kind = next((name for name in _CONVERTERS if name in key.types), "")
+        if values and key.flag.get("converter") in flag_values.WHOLE:
+            self._whole(option, key, values, text)
+            return
         found: list[Json] = []
         for value in values:
             try:
-                text_or_truth = (
-                    bool(value) if _truth(key) else str(value)
-                )  # a word of a script is more than text
-                found.append(_CONVERTERS[kind](value) if kind else text_or_truth)
-            except ValueError:
+                found.append(self._converted(key, value))
+            except ValueError as refusal:
+                said = str(refusal) if isinstance(refusal, Unfit) else ""
                 message = f"`{key.name}` is {shown(value)!r} where {option} takes {kinds(key)}"
-                self._say("key-type", "error", message, "", key.name, text)
+                self._say("key-type", "error", message, said, key.name, text)
                 return
         if key.flag.get("action") in ("append", "extend"):
             before = self._taken.get(key.name, ([], ""))[0]
             self._set(key.name, [*before, *found], text, again=True)
         elif key.flag.get("nargs") in (None, "?"):
-            self._set(key.name, found[0] if found else UNDECIDED, text)
+            alone = key.flag.get("const", True if key.flag.get("bare") else UNDECIDED)
+            self._set(key.name, found[0] if found else alone, text)
         else:
             self._set(key.name, found, text)
+
+    def _whole(self, option: str, key: Key, values: list[str], text: str) -> None:
+        """Words that make one value together. What a mapping holds becomes a setting of its own, by its
+        name."""
+        kind = key.flag["converter"]
+        adds = kind in flag_values.ADDS
+        before = self._taken[key.name][0] if key.name in self._taken else None
+        try:
+            value = flag_values.WHOLE[kind]([str(item) for item in values], before)
+        except ValueError as refusal:
+            message = f"{option} cannot take {shown(' '.join(values))!r}"
+            self._say("key-type", "error", message, str(refusal), key.name, text)
+            return
+        if not isinstance(value, dict) or not value or not all(map(_NAME.fullmatch, value)):
+            self._set(key.name, value, text, values, again=adds)
+            return
+        if not adds:  # a second flag replaces the first as a whole
+            for name in [name for name in self._taken if name.startswith(f"{key.name}.")]:
+                del self._taken[name], self.read.applied.own[name]
+        for name, item in value.items():
+            self._set(f"{key.name}.{name}", item, text, again=isinstance(item, dict))
 
     def _values(self, most: int | str = "*") -> list[str]:
         """The words that follow a flag and are none themselves, as many as it takes."""
@@ -220,5 +283,5 @@ class _Reader:
         self.read.applied.findings.append(placed(finding, text))
 
 
-def _truth(key: Key) -> bool:
-    return key.flag.get("converter") == "bool"
+class Unfit(ValueError):
+    """A word that a key does not take, with what to do about it."""

@@ -55,8 +55,9 @@ _PROCESSES = ("--nproc-per-node", "--nproc_per_node")
 class Invocation:
     """A program and its arguments. `module` is dotted (a file is named by its path, with `is_file`);
     `nodes` and `per_node` are what a launcher says, 0 where it says nothing, and `nodes` is -1 where that is
-    not known. Where a shell is started instead, `script` is the file it reads or `text` what it is given
-    after `-c`. `file` and `line` say where in a script it is started."""
+    not known; `total` counts the processes of all machines. Where a shell is started instead, `script` is the
+    file it reads or `text` what it is given after `-c`. `file` and `line` say where in a script it is
+    started. `hands_to` is the launcher that gets the flags which the program does not know."""
 
     module: str = ""
     is_file: bool = False
@@ -65,10 +66,12 @@ class Invocation:
     launchers: list[str] = field(default_factory=list)
     nodes: int = 0
     per_node: int = 0
+    total: int = 0
     script: str = ""
     text: str = ""
     file: str = ""
     line: int = 0
+    hands_to: str = ""
 
 
 def take_apart(words: Sequence[str]) -> Invocation:
@@ -115,6 +118,8 @@ def take_apart(words: Sequence[str]) -> Invocation:
             return _module(found, rest)  # a module's name alone, as `python -m` takes it
         elif name in _CONTAINERS and rest[1:2] in (["run"], ["exec"]):
             rest = _contained(found, rest)
+        elif name in (programs := _programs()) and len(rest) > 1:
+            return _by_word(found, name, programs[name], rest[1:])
         elif name in (declared := _declared()) and (after := _asked(declared[name], rest[1:])) is not None:
             return _launched(found, name, declared[name], after)
         else:
@@ -188,6 +193,31 @@ def _program(found: Invocation, rest: list[str]) -> Invocation:
     return _file(found, rest)
 
 
+def _programs() -> Mapping[str, Mapping[str, Json]]:
+    """The commands of frameworks that start an entry point by a word."""
+    from tuneport.registry import catalog  # late: most commands need none of them
+
+    return catalog.programs()
+
+
+def _by_word(found: Invocation, name: str, program: Mapping[str, Json], rest: list[str]) -> Invocation:
+    """What a framework's own command starts: `rest` begins with the word for it."""
+    found.launchers.append(name)
+    found.hands_to = program.get("launcher", "")
+    if "alone" in program and (not rest or rest[0].startswith("-") or blank(rest[0])):
+        found.module, found.arguments = program["alone"], rest
+        return found
+    word = rest[0] if rest else ""
+    found.module = program["modules"].get(word, f"{name} {word}")
+    found.arguments = rest[1:]
+    return found
+
+
+def count(found: Invocation, flag: str, value: str, declared: Mapping[str, Json]) -> None:
+    """Take in what one flag of a launcher says about machines and processes."""
+    _counted(found, flag, value, {name: declared.get(name, ()) for name in ("nodes", "processes", "total")})
+
+
 def _declared() -> Mapping[str, Mapping[str, Json]]:
     """The launchers that frameworks bring along."""
     from tuneport.registry import catalog  # late: most commands need none of them
@@ -207,14 +237,36 @@ def _launched(found: Invocation, name: str, declared: Mapping[str, Json], rest: 
     """What follows a framework's own launcher: its flags, then a file, or with --module a module."""
     found.launchers.append(name)
     rest, module = _skip(name, rest, found, declared), False
+    if "scripts" in declared:
+        return _submitted(found, name, declared["scripts"], rest)
     while rest[:1] in (["--module"], ["-m"]):
         rest, module = _skip(name, rest[1:], found, declared), True
     return _module(found, rest) if module else _file(found, rest)
 
 
+def _submitted(found: Invocation, name: str, scripts: Mapping[str, str], rest: list[str]) -> Invocation:
+    """What follows a launcher of scripts: one that is known, with a command in a variable, or any other."""
+    script = rest[0] if rest else ""
+    variable = scripts.get(os.path.basename(script))
+    if variable:
+        found.text, found.arguments = f'eval "${variable}"', rest[1:]
+    elif script.endswith((".sh", ".bash")):
+        found.script, found.arguments = script, rest[1:]
+    else:
+        raise Invalid(
+            f"{name} is given no script that can be read here",
+            code="command-unknown",
+            hint="give the command that the script starts",
+        )
+    return found
+
+
 def _module(found: Invocation, rest: list[str]) -> Invocation:
     if not rest:
         raise Invalid("the command names no module after -m", code="command-unknown")
+    for name, program in _programs().items():
+        if program.get("module") == rest[0]:
+            return _by_word(found, name, program, rest[1:])
     found.module, found.arguments = rest[0], rest[1:]
     return found
 
@@ -239,8 +291,7 @@ def _skip(
 ) -> list[str]:
     """What follows a launcher's own flags."""
     alone = _ALONE[launcher].split() if declared is None else declared.get("alone", ())
-    of_nodes = _NODES if declared is None else declared.get("nodes", ())
-    of_processes = _PROCESSES if declared is None else declared.get("processes", ())
+    counting = {"nodes": _NODES, "processes": _PROCESSES} if declared is None else declared
     while rest and (rest[0].startswith("-") or blank(rest[0])) and rest[0] not in ("-m", "--module"):
         if blank(rest[0]) and rest[1:2] and (rest[1].startswith("-") or rest[1].endswith(".py")):
             rest = rest[1:]
@@ -256,16 +307,21 @@ def _skip(
         if not equal:
             value, rest = (rest[1] if len(rest) > 1 else ""), rest[1:]
         rest = rest[1:]
-        number = re.match(r"(?:\d+:)?(\d+)\Z", value)
-        if flag in of_nodes and open_(value):
-            found.nodes = -1
-        elif flag in of_nodes and number:
-            found.nodes = int(number[1])
-        elif flag in of_processes and open_(value):
-            found.nodes = -1
-        elif flag in of_processes and number:
-            found.per_node = int(number[1])
+        _counted(found, flag, value, counting)
     return rest
+
+
+def _counted(found: Invocation, flag: str, value: str, counting: Mapping[str, Json]) -> None:
+    number = re.match(r"(?:\d+:)?(\d+)\Z", value)
+    for name, field_ in (("nodes", "nodes"), ("processes", "per_node"), ("total", "total")):
+        if flag not in counting.get(name, ()):
+            continue
+        if open_(value):
+            found.nodes = -1
+        elif number:
+            setattr(found, field_, int(number[1]))
+    if found.total and found.nodes >= 0:
+        found.per_node = max(found.total // max(found.nodes, 1), 1)
 
 
 def _ray(found: Invocation, rest: list[str]) -> list[str]:

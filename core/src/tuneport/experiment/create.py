@@ -130,7 +130,7 @@ def write_atomic(path: Path, text: str, *, replace: bool = True) -> None:
 def _fresh(method: str, version: str) -> tuple[dict[str, Path | str], str, str]:
     resolved = catalog.method(method, version)
     version = version or catalog.default_release(resolved.framework)
-    files: dict[str, Path | str] = dict(catalog.templates(method))
+    files: dict[str, Path | str] = dict(catalog.templates(method, version))
     files.setdefault("config.yaml", f"# {resolved.title}: native keys of {resolved.framework} {version}.\n")
     return files, method, version
 

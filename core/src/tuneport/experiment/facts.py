@@ -15,7 +15,7 @@ from pathlib import Path
 from tuneport.errors import Invalid, NotFound, TuneportError
 from tuneport.experiment import tables
 from tuneport.experiment.yamlread import read_text, read_yaml
-from tuneport.types import Finding, Json, Location, Request
+from tuneport.types import Finding, Json, Location, Method, Request
 
 IGNORED = {"__pycache__", ".git", ".venv", ".ipynb_checkpoints", ".DS_Store"}
 MAX_FILES = 2_000
@@ -125,6 +125,24 @@ def gather(
     return facts, findings
 
 
+def other_models(
+    method: Method, params: Mapping[str, Json], config: Json, folder: Path, declared: Mapping[str, Json]
+) -> dict[str, Json]:
+    """Facts of the models that keys name beside the trained one: what the method calls them -> facts.
+
+    Args:
+        config: the content of config.yaml; a parameter of the request wins over it.
+    """
+    found: dict[str, Json] = {}
+    for name, key in method.spec.get("models", {}).items():
+        given = next((v for p, v in params.items() if key in method.params[p].keys), None)
+        value = given if given is not None else config.get(key) if isinstance(config, dict) else None
+        path = folder / value / "config.json" if isinstance(value, str) and "\0" not in value else None
+        seen = _model(path) if path is not None and path.is_file() else {}
+        found[name] = {**seen, **declared.get(name, {})}
+    return found
+
+
 def _in_dataset(location: Location) -> tuple[Path | None, str]:
     """Where a dataset's file is on this machine; None and why where its version is not here."""
     from tuneport.datasets import locate
@@ -137,7 +155,7 @@ def _in_dataset(location: Location) -> tuple[Path | None, str]:
 
 def local_path(location: Location | None, folder: Path) -> Path | None:
     """Where this machine would find a location; None where the framework looks it up elsewhere."""
-    if location is None or location.kind in ("hub", "dataset"):
+    if location is None or location.kind in ("hub", "dataset", "run"):
         return None
     return folder / location.value if location.kind == "experiment" else Path(location.value)
 

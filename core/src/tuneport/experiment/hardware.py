@@ -3,34 +3,62 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tuneport.types import Finding, Json, Method, Pool, Topology
 
 NODE_GPUS = 8
 """Accelerators of a node where the fleet declares no shape."""
 
-_PROFILE = re.compile(r"([a-z][a-z0-9.-]*):([0-9]{1,6})\Z")
+_PART = re.compile(r"(?:([a-z0-9](?:[a-z0-9-]*[a-z0-9])?)=)?([a-z][a-z0-9.-]*):([0-9]{1,6})\Z")
 
 
-def from_profile(text: str, node_gpus: int) -> tuple[Topology | None, list[Finding]]:
-    """`series:total` as one pool: whole nodes of `node_gpus`, or part of one. `cpu:N` is N processes."""
+def from_profile(text: str, node_gpus: int | Callable[[str], int]) -> tuple[Topology | None, list[Finding]]:
+    """`series:total` as one pool, or `name=series:total,…` as several: whole nodes, or part of one.
 
-    def refuse(message: str) -> tuple[None, list[Finding]]:
-        hint = "write series:GPUs, for example --profile h200:8, or cpu:2 for two processes"
+    Args:
+        node_gpus: the accelerators of a node, or what says them for a series; 0 for a node of any size.
+            `cpu:N` is N processes, on one node unless `node_gpus` says how many a node has.
+    """
+
+    def refuse(message: str, hint: str = "") -> tuple[None, list[Finding]]:
+        hint = hint or "write series:GPUs, for example --profile h200:8, or cpu:2 for two processes"
         return None, [Finding("profile-form", "error", message, hint, "--profile")]
 
-    match = _PROFILE.match(text)
-    if match is None:
-        return refuse(f"the profile {text!r} is not series:GPUs")
-    series, total = match[1], int(match[2])
-    if total < 1:
-        return refuse(f"the profile {text!r} asks for nothing")
-    if series == "cpu" or total <= node_gpus:
-        return Topology((Pool("main", series, 1, total),)), []
-    if total % node_gpus:
-        return refuse(f"the profile {text!r} is not a whole number of nodes of {node_gpus}")
-    return Topology((Pool("main", series, total // node_gpus, node_gpus),)), []
+    parts = text.split(",")
+    pools: list[Pool] = []
+    for part in parts:
+        match = _PART.match(part)
+        if match is None or (len(parts) > 1 and match[1] is None):
+            several = "write name=series:GPUs for each pool, for example actor=h200:8,teacher=h200:8"
+            form = "name=series:GPUs" if len(parts) > 1 else "series:GPUs"
+            return refuse(f"the profile {part!r} is not {form}", several if len(parts) > 1 else "")
+        name, series, total = match[1] or "main", match[2], int(match[3])
+        if total < 1:
+            return refuse(f"the profile {part!r} asks for nothing")
+        size = node_gpus(series) if callable(node_gpus) else (0 if series == "cpu" else node_gpus)
+        if size and total > size and total % size:
+            down = total - total % size
+            message = f"the profile {part!r} is not a whole number of nodes of {size}"
+            hint = f"the nodes of a pool are alike: ask for {series}:{down} or {series}:{down + size}"
+            return refuse(message, hint)
+        nodes = total // size if size and total > size else 1
+        pools.append(Pool(name, series, nodes, total // nodes))
+    return Topology(tuple(pools)), []
+
+
+def roles_by_name(topology: Topology, method: Method) -> Topology:
+    """The topology with each role on the pool that is named like it, or like the only role that begins so;
+    the other roles are on the first pool. Unchanged where some further pool is named like no role."""
+    roles: Sequence[str] = method.spec.get("roles", ["main"])
+    placed: dict[str, str] = {}
+    for pool in topology.pools:
+        like = [role for role in roles if role == pool.name] or [r for r in roles if r.startswith(pool.name)]
+        if len(like) == 1:
+            placed[like[0]] = pool.name
+        elif pool is not topology.primary:
+            return topology
+    return Topology(topology.pools, {role: placed.get(role, topology.primary.name) for role in roles})
 
 
 def from_resources(resources: Mapping[str, Json]) -> Topology:

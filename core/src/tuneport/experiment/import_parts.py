@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tuneport.checks.surface import ancestor
+from tuneport.compiler import convert
 from tuneport.dialects.hydra.render import equal
 from tuneport.dialects.hydra.surface import CONFIG
 from tuneport.experiment import values
@@ -45,7 +46,7 @@ def parameters(
     free = {key: value for key, value in config.items() if key not in held and _plain(value)}
     found: dict[str, tuple[Json, tuple[str, ...]]] = {}
     for param in sorted(method.params.values(), key=lambda param: -len(param.keys)):
-        for value in _candidates(param, method, free):
+        for value in _candidates(param, base, free):
             if any(values.check({param.name: value}, method, "params")):
                 continue
             asked = replace(base, request=replace(base.request, params={param.name: value}))
@@ -67,15 +68,16 @@ def _plain(value: Json) -> bool:
     return all(map(_plain, value)) if isinstance(value, list) else value is not None
 
 
-def _candidates(param: Param, method: Method, free: Mapping[str, Json]) -> Iterator[Json]:
+def _candidates(param: Param, context: Context, free: Mapping[str, Json]) -> Iterator[Json]:
     """Values of a parameter that may have led to what the keys hold."""
-    cases = method.spec.get("variants", {}).get("cases", {})
+    cases = context.method.spec.get("variants", {}).get("cases", {})
     keys = [*param.keys, *(key for case in cases.values() for key in case.get(param.name, ()))]
     tried: list[Json] = []
     for key in dict.fromkeys(keys):
         if key not in free:
             continue
         back = [_word(word) for word, native in param.values.items() if equal(native, free[key])]
+        back += [value] if (value := convert.canonical(context, param, free[key])) is not None else []
         for value in (*back, free[key]):
             if not any(equal(value, other) for other in tried):
                 tried.append(value)
@@ -154,7 +156,7 @@ def platform_keys(method: Method) -> list[str]:
 def left_open(context: Context) -> list[str]:
     """Keys that the command had to set and did not: whatever an experiment says there is no change."""
     keys = context.release.keys.values()
-    return [key.name for key in keys if key.required and key.name not in context.own]
+    return [key.name for key in keys if key.required and not key.add and key.name not in context.own]
 
 
 def has_place(name: str, context: Context) -> bool:
@@ -162,7 +164,8 @@ def has_place(name: str, context: Context) -> bool:
     composed = context.release.composed
     above = [name[:at] for at, sign in enumerate(name) if sign == "."]
     free = composed is not None and any(branch in composed.free for branch in above)
-    return name in context.release.keys or free or ancestor(name, context.release.keys) is not None
+    any_key = composed is not None and composed.open
+    return any_key or name in context.release.keys or free or ancestor(name, context.release.keys) is not None
 
 
 def location_text(value: Json) -> str:

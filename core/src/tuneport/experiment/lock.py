@@ -183,7 +183,7 @@ def check(lock: Mapping[str, Json], place: Path, version: str = "") -> Iterator[
 
 
 def _core(lock: Mapping[str, Json], finding: object) -> Iterator[Finding]:
-    from tuneport import __version__
+    from tuneport._version import __version__
 
     wanted = lock["requires"]["core"]
     if not _meets(__version__, wanted):

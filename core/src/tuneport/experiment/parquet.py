@@ -19,7 +19,7 @@ _UTF8 = 0
 
 
 def table(path: Path) -> dict[str, Json]:
-    """`columns`, `column_types`, `column_fields` (of records), `rows` and `columns_blank`;
+    """`columns`, `column_types`, `column_fields` (of records), `rows`, `columns_blank` and `shapes`;
     `data_source_values` where statistics pin them down.
 
     Raises:
@@ -50,6 +50,7 @@ def _facts(fields: dict[int, Any]) -> dict[str, Json]:
     schema: list[dict[int, Any]] = fields[2]
     types: dict[str, Json] = {}
     inside: dict[str, Json] = {}
+    shapes: dict[str, Json] = {}
     position = 1
     for _ in range(schema[0].get(5, 0)):
         element = schema[position]
@@ -57,11 +58,13 @@ def _facts(fields: dict[int, Any]) -> dict[str, Json]:
         types[name] = _type(element)
         if types[name] == "struct":
             inside[name] = [_name(schema[child]) for child in _children(schema, position)]
+        shapes[name] = {_shape(types[name], schema, position): 0}
         position = _after(schema, position)
     if type(fields[3]) is not int or fields[3] < 0:
         raise ValueError("no number of rows")
     facts: dict[str, Json] = {"columns": list(types), "column_types": types, "rows": fields[3]}
     facts["column_fields"] = inside
+    facts["shapes"] = shapes
     facts["columns_blank"] = _blank(fields.get(4, []), schema, types, inside)
     values = _constant(fields.get(4, []), "data_source")
     if values is not None:
@@ -95,6 +98,15 @@ def _type(element: dict[int, Any]) -> str:
     if element.get(6) == _UTF8 or 1 in logical:
         return "string"
     return _PHYSICAL[element[1]]
+
+
+def _shape(kind: str, schema: list[dict[int, Any]], position: int) -> str:
+    """What all values of a column are, in the words of `tables.shape`."""
+    if kind in ("list", "map", "struct", "bool", "binary", "string"):
+        below = {_name(schema[at]) for at in range(position + 1, _after(schema, position))}
+        plain = {"string": "text", "map": "list", "struct": "record", "binary": "record"}
+        return "messages" if kind == "list" and {"role", "content"} <= below else plain.get(kind, kind)
+    return "number"
 
 
 def _after(schema: list[dict[int, Any]], position: int) -> int:

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tuneport.errors import TuneportError
-from tuneport.experiment import hardware, values
-from tuneport.experiment.project import Written
-from tuneport.experiment.site import fleet_settings, load_site
+from tuneport.experiment import fleets, hardware, values
+from tuneport.experiment.project import Folder, Written
+from tuneport.experiment.site import load_site
+from tuneport.text import closest
 from tuneport.types import Finding, Json, Location, Method, Request, Topology
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -19,7 +20,8 @@ _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """The request flags of the command line, as text; empty means not given."""
+    """The request flags of the command line, as text; empty means not given. `model_run` is the job whose
+    output is the model, which wins over `model`."""
 
     framework_version: str = ""
     profile: str = ""
@@ -33,6 +35,7 @@ class Flags:
     image: str = ""
     fleet: str = ""
     facts: str = ""
+    model_run: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +57,10 @@ def merge(written: Written, flags: Flags, method: Method) -> Asked:
 
     fleet = flags.fleet or job.get("fleet") or project.get("fleet") or site.get("fleet") or "local"
     params, origins = _params(job, flags, method, written, findings)
-    topology = _topology(flags, job, project, fleet, findings)
+    place = _place(fleet, written.project, findings)
+    topology = _topology(flags, job, project, place, method, findings)
     topology, problems = hardware.with_roles(topology, method) if topology.pools else (topology, [])
-    findings += problems
+    findings += [*problems, *fleets.unfit(place, topology.pools)]
     env = {**project.get("env", {}), **job.get("env", {})}
     for name in env:
         if not _ENV_NAME.match(name):
@@ -68,7 +72,9 @@ def merge(written: Written, flags: Flags, method: Method) -> Asked:
     default_model = project.get("model", "") if "model" in method.spec.get("bind", {}) else ""
     consumed = consumed_datasets(written.config.data)
     request = Request(
-        model=_location(flags.model or job.get("model") or default_model, "", written, flags.model),
+        model=Location("run", "", flags.model_run)
+        if flags.model_run
+        else _location(flags.model or job.get("model") or default_model, "", written, flags.model),
         train_data=_data("train", flags.train_data, flags.train_dataset, job, consumed, written, findings),
         validation_data=_data(
             "validation", flags.validation_data, flags.validation_dataset, job, consumed, written, findings
@@ -78,6 +84,8 @@ def merge(written: Written, flags: Flags, method: Method) -> Asked:
         fleet=fleet,
         env=env,
         native=job.get("native", {}),
+        own_environment=place.images == "none",
+        digest_only=place.images == "digest",
     )
     return Asked(request, topology, tuple(findings), origins)
 
@@ -121,7 +129,8 @@ def _topology(
     flags: Flags,
     job: Mapping[str, Json],
     project: Mapping[str, Json],
-    fleet: str,
+    place: fleets.Place,
+    method: Method,
     findings: list[Finding],
 ) -> Topology:
     if flags.resources:
@@ -132,10 +141,31 @@ def _topology(
     profile = profile or job.get("profile") or project.get("profile", "")
     if not profile:
         return Topology(())
-    node_gpus = fleet_settings(fleet).get("gpus_per_node", hardware.NODE_GPUS)
-    topology, problems = hardware.from_profile(profile, node_gpus)
+    topology, problems = hardware.from_profile(profile, place.node_gpus)
     findings += problems
+    if topology is not None and len(topology.pools) > 1:
+        topology = hardware.roles_by_name(topology, method)
     return topology or Topology(())
+
+
+def _place(name: str, project: Folder | None, findings: list[Finding]) -> fleets.Place:
+    """The fleet of the request. One that nobody declares here is a note: another machine may know it."""
+    declared, problems = fleets.places(project)
+    findings += problems
+    if name in declared:
+        return declared[name]
+    place = fleets.undeclared(name)
+    if name != "local" and not problems:
+        from tuneport.registry.plugins import points
+
+        installed = points("tuneport.fleets")
+        if place.kind not in installed:
+            known = sorted({*declared, *installed})
+            near = closest(name, known)
+            hint = f"did you mean {near!r}?" if near else f"known here: {', '.join(known)}"
+            message = f"no fleet called {name!r} is declared here"
+            findings.append(Finding("fleet-unknown", "note", message, hint, "--fleet"))
+    return place
 
 
 def _resources_file(path: Path, findings: list[Finding]) -> Topology:

@@ -3,39 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 from tuneport.errors import Invalid
+from tuneport.experiment.yamlread import Document
 from tuneport.settings import setting
 from tuneport.types import Json
 
 DEFAULT = Path("/etc/tuneport/site.yaml")
 
 
-@cache
 def load_site() -> Mapping[str, Json]:
-    """The checked content of TUNEPORT_SITE_FILE, else of /etc/tuneport/site.yaml, else nothing.
+    """The checked content of the site file; empty where there is none.
+
+    Raises:
+        As `site_document`.
+    """
+    return site_document().data or {}
+
+
+@cache
+def site_document() -> Document:
+    """The checked TUNEPORT_SITE_FILE, else /etc/tuneport/site.yaml, else an empty document.
 
     Raises:
         Invalid: the file breaks its schema. NotFound: TUNEPORT_SITE_FILE names no file.
     """
-    from tuneport.experiment.yamlread import read_yaml
+    from tuneport.experiment.fleets import problems
+    from tuneport.experiment.twin import read_kept
     from tuneport.registry import schemas
 
     named = setting("SITE_FILE")
     path = Path(named) if named else DEFAULT
     if not named and not path.exists():
-        return {}
-    document = read_yaml(path)
-    findings = document.findings or (schemas.check(document, "site", "site-schema") if document.data else [])
+        return Document(data={}, file=str(path))
+    document = read_kept(path)
+    findings = list(document.findings)
+    if document.data and not findings:
+        findings = schemas.check(document, "site", "site-schema")
+        if not findings and "fleets" in document.data:
+            findings = problems(replace(document, data={"fleets": document.data["fleets"]}))
     if findings:
         raise Invalid(f"the site file {path} is broken", code="site-broken", findings=findings)
-    return document.data or {}
-
-
-def fleet_settings(name: str) -> dict[str, Json]:
-    """The site's entry for a fleet, with its `kind`; a kind's own name needs no entry."""
-    declared: dict[str, Json] = dict(load_site().get("fleets", {}).get(name, {}))
-    declared.setdefault("kind", "kubernetes" if name == "kuberay" else name)
-    return declared
+    return document

@@ -18,9 +18,10 @@ _TYPES = {str: "string", bool: "bool", int: "int64", float: "double", list: "lis
 
 def read(path: Path) -> dict[str, Json]:
     """`columns`, and as far as it can be told `column_types`, `column_fields` (column of records -> names of
-    their fields), `rows`, `data_source_values` and `columns_blank` (columns and `column.field`s that hold
-    null, "" or an empty list in every row that was looked at); nothing for kinds that nobody reads and
-    damaged files."""
+    their fields), `rows`, `data_source_values`, `columns_blank` (columns and `column.field`s that hold
+    null, "" or an empty list in every row that was looked at) and `shapes` (see `shape`; column -> shape ->
+    the first row that has it, counted from 1, or 0 where the file says it for all); nothing for kinds that
+    nobody reads and damaged files."""
     import csv
 
     try:
@@ -65,6 +66,7 @@ def _json_lines(path: Path) -> dict[str, Json]:
         if sources:  # of the first rows alone in a long file: one that is wrong there is wrong
             facts["data_source_values"] = list(dict.fromkeys(sources))
         facts["columns_blank"] = _blank(sampled)
+        facts["shapes"] = _shapes(sampled)
         if rows == len(sampled):
             facts["column_fields"] = _fields(sampled)
         return facts
@@ -110,6 +112,33 @@ def _blank(records: list[Mapping[str, Json]]) -> list[str]:
             if value is not None and value not in ("", [], {}):
                 full.add(name)
     return [name for name in names if name not in full]
+
+
+def shape(value: Json) -> str:
+    """What a value is to whoever learns from it: text, messages (a list of records with a role and content),
+    bool, number, list or record; null, or empty for "" and a list without items."""
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else "bool"
+    if isinstance(value, int | float):
+        return "number"
+    if isinstance(value, dict):
+        return "record"
+    if not value:
+        return "empty"
+    if isinstance(value, str):
+        return "text"
+    turns = all(isinstance(turn, dict) and {"role", "content"} <= turn.keys() for turn in value)
+    return "messages" if turns else "list"
+
+
+def _shapes(records: list[Mapping[str, Json]]) -> dict[str, Json]:
+    """Column -> shape -> the first row that has it; `absent` where a row lacks a column that others have."""
+    names = dict.fromkeys(name for record in records for name in record)
+    found: dict[str, dict[str, int]] = {name: {} for name in names}
+    for number, record in enumerate(records, 1):
+        for name, shapes in found.items():
+            shapes.setdefault(shape(record[name]) if name in record else "absent", number)
+    return found
 
 
 def _fields(records: list[Mapping[str, Json]]) -> dict[str, Json]:

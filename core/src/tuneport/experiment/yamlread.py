@@ -48,19 +48,27 @@ _TAG = "tag:yaml.org,2002:"
 
 @dataclass(slots=True)
 class Document:
-    """A YAML document: plain data, the 1-based line of each path, the text of each plain scalar."""
+    """A YAML document: plain data, the 1-based line of each path, the text of each plain scalar. `places` is
+    filled where it was made of several files: the file of each path."""
 
     data: Json = None
     file: str = ""
     lines: dict[Path_, int] = field(default_factory=dict)
     raw: dict[Path_, str] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
+    places: dict[Path_, str] = field(default_factory=dict)
 
     def line(self, path: Path_) -> int:
         """The line of `path`, or of its nearest ancestor that has one."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path, 0)
+
+    def place(self, path: Path_) -> str:
+        """The file of `path`, or of its nearest ancestor that has one."""
+        while path and path not in self.places:
+            path = path[:-1]
+        return self.places.get(path, self.file)
 
 
 def read_yaml(path: Path) -> Document:

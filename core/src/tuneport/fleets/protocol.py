@@ -1,7 +1,9 @@
 """What a fleet must offer. Fleets are objects, not hooks, because they hold connections.
 
 A fleet is published under the entry-point group `tuneport.fleets`; the entry point names a callable
-that takes the fleet's settings (the site file's entry for it, a mapping) and returns a `Fleet`.
+that takes the fleet's settings (its entry in the site file or `fleets.yaml`, without `kind`) and returns
+a `Fleet`. Where the callable has an attribute `SETTINGS`, a mapping from each setting it takes to its
+JSON Schema (None for one that all kinds share, see `fleets.schema.json`), settings are checked first.
 """
 
 from __future__ import annotations
@@ -37,6 +39,16 @@ class Capabilities:
 
 
 @dataclass(frozen=True, slots=True)
+class Probe:
+    """One thing that `tp fleet check` asked: `what` in two words, what was found, what to do if it is bad."""
+
+    what: str
+    ok: bool
+    found: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """`cause` explains the state in one sentence; times are seconds since the epoch, None if not yet."""
 
@@ -56,7 +68,13 @@ class LogLine:
 
 
 class Fleet(Protocol):
-    """All methods may raise `tuneport.errors.Unavailable`; none of them cancels or resubmits on its own."""
+    """All methods may raise `tuneport.errors.Unavailable`; none of them cancels or resubmits on its own.
+
+    A fleet may further have: `probes() -> Iterable[Probe]` for `tp fleet check`, in seconds;
+    `show(request) -> str`, the request of `render` for a person; `refuse(plan)`, which raises before
+    anything is recorded; `output_dir(handle) -> Path` and `metric_files(handle) -> list[Path]`, where this
+    machine sees them.
+    """
 
     name: str
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -16,12 +16,16 @@ from tuneport.types import Command, FileSpec, LaunchPlan, Ref, RuntimeNeed, Valu
 
 LATE = frozenset({"head_port"})
 """References that only a job which starts can resolve."""
+PLACED = frozenset({"head_port", "head_addr", "node_rank"})
+"""Those of a fleet with several nodes, which nobody knows before the job is placed."""
 
 Resolver = Callable[[Ref], Value]
 
 
-def at_submit(folder: Folder, job: str, attempt: int, python: Path) -> Resolver:
-    """Everything but LATE.
+def at_submit(
+    folder: Folder, job: str, attempt: int, python: Path | str, late: Collection[str] = LATE
+) -> Resolver:
+    """Everything but `late`.
 
     The resolver raises NotFound where a dataset version or another job's output does not exist.
     """
@@ -38,7 +42,7 @@ def at_submit(folder: Folder, job: str, attempt: int, python: Path) -> Resolver:
     }
 
     def resolve(ref: Ref) -> Value:
-        if ref.ref in LATE:
+        if ref.ref in late:
             return ref
         if ref.ref == "dataset":
             from tuneport.datasets import locate
@@ -47,7 +51,7 @@ def at_submit(folder: Folder, job: str, attempt: int, python: Path) -> Resolver:
         if ref.ref == "run_output":
             return filled(ref, str(output_of(ref.name)))
         if ref.ref not in known:
-            raise Invalid(f"the local fleet cannot resolve the reference {ref.ref!r}", code="plan-ref")
+            raise Invalid(f"a fleet cannot resolve the reference {ref.ref!r}", code="plan-ref")
         return filled(ref, known[ref.ref])
 
     return resolve
@@ -117,6 +121,31 @@ def _tree(node: Any, resolver: Resolver) -> Any:
 
 def _leaf(value: Value, resolver: Resolver) -> Value:
     return resolver(value) if isinstance(value, Ref) else value
+
+
+def refuse_late(commands: Iterable[Command]) -> None:
+    """For fleets that write files before a job is placed.
+
+    Args:
+        commands: with every reference resolved but PLACED.
+
+    Raises:
+        Invalid: a file holds what only a running job knows.
+    """
+    for command in commands:
+        for name, spec in command.files.items():
+            if _holds_ref(spec.content):
+                raise Invalid(
+                    f"the file {name} of {command.role} has to say where the job runs, which only the "
+                    "running job knows",
+                    code="plan-ref",
+                )
+
+
+def _holds_ref(node: Any) -> bool:
+    if isinstance(node, Mapping):
+        return any(map(_holds_ref, node.values()))
+    return isinstance(node, Ref) or (isinstance(node, list | tuple) and any(map(_holds_ref, node)))
 
 
 def refuse_unusable(plan: LaunchPlan) -> None:

@@ -123,6 +123,10 @@ class Control:
         """Jobs as they are now, the newest first. Each fleet is asked once."""
         return self._refreshed(self._store.jobs(limit=limit))
 
+    def children(self, job: Record) -> list[Record]:
+        """The jobs that evaluate or export what a job wrote, as they are now, the oldest first."""
+        return self._refreshed(self._store.children(job.id))
+
     def history(self, job: Record, attempt: int | None = None) -> list[Transition]:
         """The steps of an attempt (the last by default)."""
         return self._store.history(job.attempt(attempt).key)

@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any
 
 from tuneport.errors import TuneportError
 from tuneport.fleets.protocol import LogLine, State
-from tuneport.jobs.control import Control, installed_fleet
+from tuneport.jobs.control import Control
 from tuneport.jobs.model import Record, Transition
 from tuneport.settings import state_dir
 
 if TYPE_CHECKING:
+    from tuneport.experiment.fleets import Place
     from tuneport.jobs.metrics import Collected
     from tuneport.types import LaunchPlan
 
@@ -99,6 +100,10 @@ class Job:
         """
         return Job(_control().retry(self.id))
 
+    def evaluations(self) -> list[Job]:
+        """The jobs that evaluate what this one wrote, the oldest first."""
+        return [Job(record) for record in _control().children(self.record) if record.action == "eval"]
+
     def roles(self) -> list[str]:
         return _control().roles(self.record)
 
@@ -148,25 +153,40 @@ def submit(
     Raises:
         Unavailable, Invalid, NotFound, Untrusted: the fleet refuses the plan; nothing was started.
     """
+    from tuneport.experiment import fleets
+
     control = _control()
     recover()
-    kind, settings = _settings(fleet_name)
+    place = _place(fleet_name, source_dir)
+    fleets.refuse_unfit(place, plan.pools)
+    fleets.connect(place)  # says what is wrong with its settings, with file and line
     record = control.submit(
         plan,
         source_dir=source_dir,
         experiment=experiment,
         fleet_name=fleet_name,
-        fleet_kind=kind,
-        fleet_settings=settings,
+        fleet_kind=place.kind,
+        fleet_settings=place.settings,
         parent=parent,
     )
     return Job(record)
 
 
-def render(plan: LaunchPlan, fleet_name: str = "local") -> Mapping[str, Any]:
-    """What `submit` would hand to the fleet, for a key that no job has."""
-    kind, settings = _settings(fleet_name)
-    return installed_fleet(kind, settings).render(plan, "dry-run-1")
+def render(
+    plan: LaunchPlan, fleet_name: str = "local", source_dir: Path | None = None
+) -> tuple[Mapping[str, Any], str]:
+    """(what `submit` would hand to the fleet, for a key that no job has; the same for a person's eyes, empty
+    where the fleet has no other form of it).
+
+    Raises:
+        NotFound: no installed plugin offers the fleet's kind. Invalid: its settings are wrong.
+    """
+    from tuneport.experiment import fleets
+
+    fleet = fleets.connect(_place(fleet_name, source_dir))
+    request = {**fleet.render(plan, "dry-run-1"), "source": str(source_dir) if source_dir else ""}
+    show = getattr(fleet, "show", None)
+    return request, show(request) if show else ""
 
 
 def get(job_id: str) -> Job:
@@ -211,11 +231,12 @@ def metric_names(record: Record) -> tuple[list[str], dict[str, list[str]]]:
         return [], {}
 
 
-def _settings(fleet_name: str) -> tuple[str, dict[str, Any]]:
-    from tuneport.experiment.site import fleet_settings
+def _place(fleet_name: str, source_dir: Path | None) -> Place:
+    """The fleet as the project of the experiment, or else of the working directory, knows it."""
+    from tuneport.experiment import fleets
+    from tuneport.experiment.project import find_project
 
-    settings = fleet_settings(fleet_name)
-    return str(settings.pop("kind")), settings
+    return fleets.find(fleet_name, find_project(source_dir))
 
 
 def _control() -> Control:

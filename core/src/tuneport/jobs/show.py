@@ -128,6 +128,29 @@ def number_json(value: float) -> float | str:
     return value
 
 
+SCORE_HEADER = ("task", "metric", "value", "stderr", "n")
+
+
+def score_rows(scores: Sequence[dict[str, Any]]) -> list[tuple[str, ...]]:
+    """Cells for SCORE_HEADER. What an evaluation script wrote is shown as far as it is what it should be."""
+    rows = []
+    for score in scores:
+        way = f" ({score['filter']})" if score.get("filter") else ""
+        numbers = (
+            f"{value:.4f}" if isinstance(value, int | float) else "-"
+            for value in (score.get("value"), score.get("stderr"))
+        )
+        rows.append(
+            (
+                str(score.get("task", "")),
+                f"{score.get('metric', '')}{way}",
+                *numbers,
+                str(score.get("n") or "-"),
+            )
+        )
+    return rows
+
+
 METRIC_HEADER = ("metric", "points", "step", "last", "lowest", "highest", "")
 
 

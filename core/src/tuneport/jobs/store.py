@@ -196,6 +196,12 @@ class Store:
             ).fetchall()
             return self._jobs(rows)
 
+    def children(self, parent: str) -> list[Record]:
+        """The jobs that are about another one, the oldest first."""
+        with _explained(self._path):
+            query = f"SELECT {_JOB} FROM jobs WHERE parent = ? ORDER BY created, rowid"
+            return self._jobs(self._connection.execute(query, (parent,)).fetchall())
+
     def unfinished(self) -> list[Record]:
         """Jobs with an attempt that has not ended, the oldest first."""
         with _explained(self._path):

@@ -21,7 +21,7 @@ _PROSE = ("title", "summary", "papers", "explain", "metrics", "starts_from", "ex
 _TALK = ("note", "hint", "say", "source")  # of a parameter, binding, rule or move
 _TALK_MAPS = ("reserved", "requires_files")  # key -> sentence
 _OWN = ("method", "title")
-FLAG = ("style", "action", "nargs", "dest", "converter")
+FLAG = ("style", "action", "nargs", "dest", "converter", "reads", "items", "bare", "const", "also")
 """How a command line says a key, in a surface."""
 MAX_EXTENDS = 50
 _MAX_SURFACE = 16 * 1024 * 1024
@@ -64,6 +64,15 @@ def launchers() -> dict[str, dict[str, Json]]:
     return found
 
 
+def programs() -> dict[str, dict[str, Json]]:
+    """Every command of a framework that starts its entry points by a word: name -> its words."""
+    found: dict[str, dict[str, Json]] = {}
+    for framework in frameworks():
+        with suppress(TuneportError):
+            found |= framework_spec(framework).get("programs", {})
+    return found
+
+
 def release_spec(framework: str, version: str) -> Mapping[str, Json]:
     """releases/<version>.yaml.
 
@@ -96,7 +105,7 @@ def release(framework: str, version: str = "", entry: str = "", choices: Mapping
     if not entry or not spec.get("surface"):
         return Release(framework, version, spec, {})
     keys, composed = _surface(framework, spec, entry, choices)
-    return Release(framework, version, spec, keys, composed)
+    return Release(framework, version, spec, keys, composed, surface(framework, version).get("lists", {}))
 
 
 def _surface(
@@ -216,11 +225,11 @@ def method(method_id: str, version: str = "") -> Method:
         or stem.startswith("_")
     ):
         raise _unknown(method_id)
-    spec = resolved(framework, stem)
+    version = version or default_release(framework)
+    spec = resolved(framework, stem, version)
     if "launch" not in spec:
         message = f"the manifest of {method_id} says nothing about how to launch it"
         raise Invalid(message, code="manifest-launch", hint="write `launch:`, or extend a mixin that has it")
-    version = version or default_release(framework)
     gates = release_spec(framework, version).get("gates", {}).get("params", {})
     offered = {name: _param(name, item) for name, item in spec.get("params", {}).items() if name not in gates}
     # A key that the method pins is nobody's to set, also where a mixin binds a parameter to it.
@@ -232,9 +241,17 @@ def method(method_id: str, version: str = "") -> Method:
 
 
 @cache
-def resolved(framework: str, stem: str) -> dict[str, Json]:
-    """A method's manifest with everything it extends merged in; `method` and `title` are its own."""
-    return _resolve(framework, stem, (), {})
+def resolved(framework: str, stem: str, version: str = "") -> dict[str, Json]:
+    """A method's manifest with everything it extends merged in; `method` and `title` are its own.
+
+    With a version, what that release lays over the method is on top.
+    """
+    found = _resolve(framework, stem, (), {})
+    laid = release_spec(framework, version).get("extends", {}).get(stem, ()) if version else ()
+    for name in laid:
+        over = _resolve(framework, name, (), {})
+        found = _merge(found, {key: value for key, value in over.items() if key not in _OWN})
+    return found
 
 
 def _resolve(
@@ -287,16 +304,31 @@ def rules(
 
 @cache
 def recipe_digest(method_id: str, version: str) -> str:
-    """The digest of the recipe resolved for one release: all that decides what runs, no prose."""
+    """The digest of the recipe resolved for one release: all that decides what runs, no prose.
+
+    Writing the recipe as canonical JSON takes longer than all the rest, so the digest is kept with those of
+    the files that it comes from.
+    """
+    from tuneport.registry import store
     from tuneport.registry.digest import digest
 
-    return digest(recipe_parts(method_id, version))
+    files = [
+        [kind, name, entry.get("digest", "")]
+        for kind, entries in _index(method_id.partition("/")[0]).items()
+        for name, entry in entries.items()
+    ]
+    place, key = f"recipe-{store.hash_text(f'{method_id} {version}'):x}", [method_id, version, files]
+    kept = store.load(place, key)
+    if not isinstance(kept, str):
+        kept = digest(recipe_parts(method_id, version))
+        store.save(place, key, kept)
+    return kept
 
 
 def recipe_parts(method_id: str, version: str) -> dict[str, Json]:
     """What the recipe digest covers, so that a difference can be shown part by part."""
     framework, _, stem = method_id.partition("/")
-    spec = {key: value for key, value in resolved(framework, stem).items() if key not in _PROSE}
+    spec = {key: value for key, value in resolved(framework, stem, version).items() if key not in _PROSE}
     parts = {key: value for key, value in spec.items() if key != "rules"}
     parts |= {key: sorted(spec[key]) for key in _TALK_MAPS if key in spec}
     if "bind" in spec:
@@ -324,10 +356,10 @@ def _bare(item: Mapping[str, Json]) -> dict[str, Json]:
     return {key: value for key, value in item.items() if key not in _TALK}
 
 
-def templates(method_id: str) -> dict[str, Path]:
-    """File name -> path of what `tp new` writes for a method."""
+def templates(method_id: str, version: str = "") -> dict[str, Path]:
+    """File name -> path of what `tp new` writes for a method, at the default release unless one is named."""
     framework, _, stem = method_id.partition("/")
-    found = _templates(framework, resolved(framework, stem))
+    found = _templates(framework, resolved(framework, stem, version or default_release(framework)))
     return {name: Path(entry["file"]) for name, entry in found.items()}
 
 
@@ -391,7 +423,8 @@ def _words(path: Path) -> tuple[dict[str, dict[str, Json]], list[Finding]]:
 def _param(name: str, item: Mapping[str, Json]) -> Param:
     keys = tuple(item["keys"]) if "keys" in item else ((item["key"],) if "key" in item else ())
     schema = {key: value for key, value in item.items() if key not in BINDING}
-    return Param(name, schema, keys, item.get("values", {}), "default" in item, item.get("default"))
+    units = tuple(item.get("times", ())), tuple(item.get("over", ())), item.get("follows", "")
+    return Param(name, schema, keys, item.get("values", {}), "default" in item, item.get("default"), *units)
 
 
 def _index(framework: str) -> Index:

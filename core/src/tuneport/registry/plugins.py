@@ -329,20 +329,22 @@ def _problem(kind: str, point: EntryPoint) -> str:
     return ""
 
 
-def load_fleet(kind: str, settings: Mapping[str, Any]) -> Any:
-    """The fleet of a kind (`local`, `ray`, …), made with its settings.
+def fleet_factory(kind: str) -> Any:
+    """What makes fleets of a kind (`local`, `ray`, …) from their settings. Nothing else is imported.
 
     Raises:
         NotFound: no installed plugin offers the kind.
     """
-    point = unique("tuneport.fleets", kind)
-    if point is None:
-        known = ", ".join(sorted(points("tuneport.fleets"))) or "none"
-        raise NotFound(
-            f"no installed plugin offers fleets of kind {kind!r} (installed: {known})",
-            code="fleet-plugin-missing",
-            hint=f"pip install tuneport-fleet-{kind}",
-        )
+    return load(_fleet_point(kind))
+
+
+def load_fleet(kind: str, settings: Mapping[str, Any]) -> Any:
+    """The fleet of a kind, made with its settings.
+
+    Raises:
+        NotFound: no installed plugin offers the kind.
+    """
+    point = _fleet_point(kind)
     factory = load(point)
     try:
         return factory(settings)
@@ -353,3 +355,15 @@ def load_fleet(kind: str, settings: Mapping[str, Any]) -> Any:
             f"fleet {kind!r} of {point.dist} cannot be created: {type(error).__name__}: {error}",
             code="plugin-broken",
         ) from error
+
+
+def _fleet_point(kind: str) -> EntryPoint:
+    point = unique("tuneport.fleets", kind)
+    if point is None:
+        known = ", ".join(sorted(points("tuneport.fleets"))) or "none"
+        raise NotFound(
+            f"no installed plugin offers fleets of kind {kind!r} (installed: {known})",
+            code="fleet-plugin-missing",
+            hint=f"pip install tuneport-fleet-{kind}",
+        )
+    return point

@@ -47,7 +47,7 @@ def problems(value: Json, against: dict[str, Json]) -> Iterator[tuple[Path_, str
     Values are first made plain: a NaN or half a character has no JSON form and is named as such.
     Nothing is fetched: a `$ref` that leaves the schema is an error of whoever wrote it.
     """
-    if _flat_and_fitting(value, against):
+    if _plain_and_fitting(value, against):
         return
     odd = list(_odd(value, ()))
     yield from odd
@@ -112,22 +112,27 @@ def _keywords(schema: Json) -> Iterator[str]:
             yield from _keywords(item)
 
 
-def _flat_and_fitting(value: Json, against: dict[str, Json]) -> bool:
-    """True for a mapping of plain text that clearly fits, which most small files are: importing the
-    engine costs more than the rest of a command. False says nothing: the engine decides."""
+def _plain_and_fitting(value: Json, against: dict[str, Json], root: dict[str, Json] | None = None) -> bool:
+    """True for mappings of plain text that clearly fit, which most small files are: importing the engine
+    costs more than the rest of a command. False says nothing: the engine decides."""
+    root = against if root is None else root
+    if "$ref" in against:
+        against = root.get("$defs", {}).get(str(against["$ref"]).rpartition("/")[2], {})
+    if isinstance(value, str):
+        return bool(value) and value.isascii() and against.keys() <= _TEXT and against.get("type") == "string"
     known = against.get("properties", {})
     return (
         isinstance(value, dict)
         and against.get("type") == "object"
+        and against.keys() <= _MAPPING
         and set(against.get("required", ())) <= set(value)
-        and all(
-            known.get(key) in _TEXT and isinstance(text, str) and text and text.isascii()
-            for key, text in value.items()
-        )
+        and all(key in known and _plain_and_fitting(item, known[key], root) for key, item in value.items())
     )
 
 
-_TEXT = ({"type": "string"}, {"type": "string", "minLength": 1})
+_SAID = {"$schema", "$id", "$defs", "title", "description"}
+_TEXT = {*_SAID, "type", "minLength"}  # of which none asks for more than one character
+_MAPPING = {*_SAID, "type", "properties", "required", "additionalProperties"}
 
 
 def _odd(value: Json, path: Path_) -> Iterator[tuple[Path_, str, str]]:

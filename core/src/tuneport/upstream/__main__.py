@@ -41,7 +41,7 @@ def surface(
         "release": release,
         "artefacts": [artefact(path) for path in artefacts],
         "entries": {
-            entry: {**({"parser": "argparse"} if entry in parsers else {}), "keys": scan.keys}
+            entry: {"parser": "argparse" if entry in parsers else "dataclasses", "keys": scan.keys}
             for entry, scan in scans.items()
         },
     }

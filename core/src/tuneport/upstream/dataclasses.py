@@ -226,8 +226,25 @@ def _key(item: Field) -> dict[str, Any]:
         key["choices"] = choices
     if not has_default:
         key["required"] = True
+    key |= _command_line(item, kept, key)
     key["source"] = item.source
     return key
+
+
+def _command_line(item: Field, kept: Member | None, key: dict[str, Any]) -> dict[str, Any]:
+    """How the parser reads a key's words, where its types do not show it."""
+    found: dict[str, Any] = {}
+    kinds = [kind for kind in key["types"] if kind != "null"]
+    reads = "" if kept is None else "str" if kept.choices and kept.kind != "list" else kept.kind
+    if reads in ("dict", "any", "null", "") or (kept is not None and kept.item == "tuple"):
+        reads = "nothing"
+    if kinds != [reads]:
+        found["reads"] = reads
+    if reads == "list" and kept is not None and kept.item not in ("", "str"):
+        found["items"] = kept.item
+    if item.metadata.get("const") is True:
+        found["bare"] = True
+    return found
 
 
 def _kept(union: Sequence[Member]) -> Member | None:

@@ -17,7 +17,7 @@ class Classes:
     """Class name -> `{source, bases, fields, choices}` of everything that is reached from some names."""
 
     def __init__(self, sources: Sources) -> None:
-        self._sources = sources
+        self.sources = sources
         self.table: dict[str, dict[str, Any]] = {}
 
     def reach(self, target: str) -> None:
@@ -26,33 +26,39 @@ class Classes:
         if target in self.table:
             return
         module, _, name = target.rpartition(".")
-        found = self._sources.find(module, name)
-        if found is None or not isinstance(found.node, ast.ClassDef) or not _is_dataclass(found.node):
+        found = self.sources.find(module, name)
+        if found is None or not self._is_one(found):
             return
+        assert isinstance(found.node, ast.ClassDef)
         own = f"{found.module}.{found.node.name}"
         if own != target:
             self.table[target] = {"bases": [own]}
         self._take(found, own)
+
+    def _is_one(self, found: Definition) -> bool:
+        """Whether a definition is a class whose fields count."""
+        return isinstance(found.node, ast.ClassDef) and _is_dataclass(found.node)
 
     def _take(self, found: Definition, own: str) -> None:
         if own in self.table:
             return
         node = found.node
         assert isinstance(node, ast.ClassDef)
-        spec = self.table[own] = {"source": self._sources.label(found.module, node)}
+        spec = self.table[own] = {"source": self.sources.label(found.module, node)}
         bases = [self._named(found.module, base) for base in node.bases]
         spec["bases"] = [name for name in bases if name]
         spec["fields"] = dict(self._fields(found))
-        spec["choices"] = dict(_checked(self._sources, found))
+        spec["choices"] = dict(_checked(self.sources, found))
         for name in ("bases", "fields", "choices"):
             if not spec[name]:
                 del spec[name]
 
     def _named(self, module: str, node: ast.expr) -> str:
         """The full name of a dataclass of the sources, which is taken in too; empty for any other."""
-        found = self._sources.find(module, ast.unparse(node).rpartition(".")[2])
-        if found is None or not isinstance(found.node, ast.ClassDef) or not _is_dataclass(found.node):
+        found = self.sources.find(module, ast.unparse(node).rpartition(".")[2])
+        if found is None or not self._is_one(found):
             return ""
+        assert isinstance(found.node, ast.ClassDef)
         name = f"{found.module}.{found.node.name}"
         self._take(found, name)
         return name
@@ -69,7 +75,7 @@ class Classes:
                 yield node.target.id, spec
 
     def _field(self, module: str, node: ast.AnnAssign) -> dict[str, Any] | None:
-        kinds = members(self._sources, module, node.annotation)
+        kinds = members(self.sources, module, node.annotation)
         inner = next(filter(None, (self._named(module, name) for name in _names(node.annotation))), "")
         types = dict.fromkeys("dict" if inner and m.kind == "any" else m.kind for m in kinds)
         choices = [choice for member in kinds for choice in member.choices]
@@ -85,7 +91,7 @@ class Classes:
             spec["choices"] = choices
         if default is not UNKNOWN and not inner:
             spec["default"] = default
-        spec["source"] = self._sources.label(module, node)
+        spec["source"] = self.sources.label(module, node)
         return spec
 
     def _default(self, module: str, value: ast.expr | None) -> tuple[Any, bool | None]:
@@ -94,16 +100,16 @@ class Classes:
             return UNKNOWN, None
         if isinstance(value, ast.Call) and ast.unparse(value.func).rpartition(".")[2] == "field":
             words = {word.arg: word.value for word in value.keywords if word.arg}
-            if "init" in words and evaluate(self._sources, module, words["init"]) is False:
+            if "init" in words and evaluate(self.sources, module, words["init"]) is False:
                 return UNKNOWN, False
             if "default" in words:
-                return evaluate(self._sources, module, words["default"]), True
+                return evaluate(self.sources, module, words["default"]), True
             factory = words.get("default_factory")
             if isinstance(factory, ast.Lambda):
-                return evaluate(self._sources, module, factory.body), True
+                return evaluate(self.sources, module, factory.body), True
             text = ast.unparse(factory) if factory is not None else ""
             return {"list": [], "dict": {}}.get(text, UNKNOWN), True
-        return evaluate(self._sources, module, value), True
+        return evaluate(self.sources, module, value), True
 
 
 def _is_dataclass(node: ast.ClassDef) -> bool:

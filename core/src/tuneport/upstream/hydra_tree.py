@@ -47,10 +47,15 @@ def read_folder(root: Path, folder: str) -> Iterator[tuple[str, dict[str, Any]]]
         if path.name.startswith("_"):
             continue
         name = path.relative_to(root).with_suffix("").as_posix()
-        yield name, _file(path, name)
+        yield name, read_file(path, name)
 
 
-def _file(path: Path, name: str) -> dict[str, Any]:
+def read_file(path: Path, name: str) -> dict[str, Any]:
+    """What a surface keeps of one file.
+
+    Raises:
+        Invalid: it is not a mapping in plain YAML.
+    """
     document = read_yaml(path)
     problem = next(iter(document.findings), None)
     if problem is not None or not isinstance(document.data, dict | None):

@@ -19,9 +19,6 @@ def values(context: Context) -> dict[str, Json]:
             key = context.method.params[names[0]].keys[0]
             both = _current(context, key)
             found[key] = [given.get(name, value) for name, value in zip(names, both, strict=True)]
-    if "mini_batch_size" in given:
-        answers = given.get("rollouts_per_prompt", context.config.get("rollout.n_samples_per_prompt"))
-        found["train.batch_size"] = given["mini_batch_size"] * (answers if isinstance(answers, int) else 1)
     if "critic_warmup_steps" in given:
         # The policy learns in steps above this number, and the first step is number 0.
         found["critic.freezing_steps"] = given["critic_warmup_steps"] - 1

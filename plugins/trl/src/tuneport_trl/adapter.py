@@ -2,41 +2,41 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from importlib.resources import files as package_files
 
 from tuneport.compiler.adapter import DeclarativeAdapter, location_value, script_plan
 from tuneport.hookspec import hookimpl
-from tuneport.types import Bindings, Context, Finding, Json, LaunchPlan, Location, Origin, Pool
+from tuneport.types import Bindings, Context, Finding, LaunchPlan, Location, Origin, Pool
 
-from tuneport_trl import data, steps
+from tuneport_trl import contract, data, params, rewards, steps
 
 EXPORTER = "tuneport-export.py"
-# Keys that the declarative adapter would fill wrongly: they are written here instead.
-_OURS = ("validation_data", "bf16", "fp16", "save_strategy", "save_steps", "eval_strategy", "eval_steps")
 
 
 class Adapter(DeclarativeAdapter):
-    """The declarative adapter, with data files, two-key parameters, processors and an exporter."""
+    """The declarative adapter, with data files, two-key parameters, rewards, processors and an exporter."""
 
     @hookimpl
     def validate(self, context: Context) -> Iterable[Finding]:
-        params = context.request.params
-        if "warmup_steps" in params and "warmup_ratio" in params:
-            message = "warmup_steps and warmup_ratio are the same native key, and both are set"
-            yield Finding("trl-warmup-twice", "error", message, "keep one", "warmup_ratio")
+        yield from params.check(context)
         yield from data.check(context)
+        yield from contract.check(context)
+        yield from rewards.check(context)
         yield from steps.check(context)
+        if judged(context):
+            from tuneport_judge import compiled
+
+            yield from compiled.check(context)
 
     @hookimpl
     def bind_args(self, context: Context) -> Bindings | None:
         bound = super().bind_args(context)
         assert bound is not None
-        values = {key: value for key, value in bound.values.items() if key not in _OURS}
-        values.update(_parameters(context.request.params))
+        values = {key: value for key, value in bound.values.items() if key not in params.OURS}
+        values.update(params.values(context))
         name = data.dataset_name(context)
         if name is not None:
             values["dataset_name"] = name
@@ -54,7 +54,12 @@ class Adapter(DeclarativeAdapter):
         (command,) = plan.commands
         files = {**command.files, **data.files(context)}
         env = {**_environment(context.topology.primary), **command.env}
-        return replace(plan, commands=(replace(command, files=files, env=env),))
+        plan = replace(plan, commands=(replace(command, files=files, env=env),))
+        if not judged(context):
+            return plan
+        from tuneport_judge import compiled
+
+        return compiled.attached(context, plan)
 
     @hookimpl
     def export(self, context: Context, checkpoint: Location, format: str) -> LaunchPlan | None:  # noqa: A002
@@ -68,38 +73,16 @@ class Adapter(DeclarativeAdapter):
         return script_plan(context, EXPORTER, _exporter(), env, "export")
 
 
+def judged(context: Context) -> bool:
+    """Whether the method's reward is the judge. It is imported only then."""
+    return "judge" in context.method.spec.get("sections", {})
+
+
 def _environment(pool: Pool) -> dict[str, str]:
     """Where processes on processors talk through gloo, torch 2.13 can wait for itself for ever while a script
     that ends frees its group. With this variable Accelerate leaves the group to the end of the process."""
     several = pool.series == "cpu" and pool.nodes * pool.gpus_per_node > 1
     return {"FORK_LAUNCHED": "1"} if several else {}
-
-
-def _parameters(params: Mapping[str, Json]) -> dict[str, Json]:
-    """Native values of the parameters that are more than one key, or another shape."""
-    values: dict[str, Json] = {}
-    if "mixed_precision" in params:
-        values |= {key: params["mixed_precision"] == key for key in ("bf16", "fp16")}
-    for name, strategy, interval in (
-        ("save_every", "save_strategy", "save_steps"),
-        ("eval_every", "eval_strategy", "eval_steps"),
-    ):
-        if name in params:
-            values[strategy] = "steps" if params[name] else "no"
-            if params[name]:
-                values[interval] = params[name]
-    if "lora_targets" in params:
-        values["lora_target_modules"] = _targets(params["lora_targets"])
-    return values
-
-
-def _targets(given: str | list[str]) -> list[str]:
-    """Names as PEFT means them. TRL hands on a single one as a pattern for whole module names, so a name
-    becomes the pattern that means the same as it does in a list."""
-    names = [given] if isinstance(given, str) else given
-    if len(names) == 1 and names[0] != "all-linear" and re.fullmatch(r"[\w.]+", names[0]):
-        return [rf"(.*\.)?{re.escape(names[0])}"]
-    return names
 
 
 @cache

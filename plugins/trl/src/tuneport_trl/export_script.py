@@ -58,9 +58,10 @@ def load(source: Path) -> tuple[Any, Any, str]:
     adapter = source / "adapter_config.json"
     if not adapter.is_file():
         return processor_of(source), model_of(str(source)), "a model"
-    base = base_of(json.loads(adapter.read_text("utf-8")))
+    noted = json.loads(adapter.read_text("utf-8"))
+    base = base_of(noted)
     processor = processor_of(source, base)
-    model = model_of(base)
+    model = scorer_of(base, processor) if noted.get("task_type") == "SEQ_CLS" else model_of(base)
     tokens = len(getattr(processor, "tokenizer", processor))
     if tokens > model.get_input_embeddings().num_embeddings:
         model.resize_token_embeddings(tokens)
@@ -84,6 +85,15 @@ def model_of(name: str) -> Any:
     config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=TRUST)
     kind = getattr(transformers, (config.architectures or [""])[0], transformers.AutoModelForCausalLM)
     return kind.from_pretrained(name, dtype="auto", trust_remote_code=TRUST).eval()
+
+
+def scorer_of(name: str, processor: Any) -> Any:
+    """The model with the head of a reward model, whose weights the adapter brings along."""
+    kind = import_module("transformers").AutoModelForSequenceClassification
+    model = kind.from_pretrained(name, num_labels=1, dtype="auto", trust_remote_code=TRUST).eval()
+    tokenizer = getattr(processor, "tokenizer", processor)
+    model.config.pad_token_id = tokenizer.pad_token_id
+    return model
 
 
 def processor_of(*places: Path | str) -> Any:

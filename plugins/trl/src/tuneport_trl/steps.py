@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import ceil
 
-from tuneport.types import Context, Finding
+from tuneport.types import Context, Finding, Json
 
 _WITHOUT_WARMUP = ("constant", "reduce_lr_on_plateau", "greedy")
 _SOURCE = "transformers 5.24.0 transformers/trainer.py, Trainer.set_initial_training_values"
@@ -15,22 +15,30 @@ def check(context: Context) -> Iterator[Finding]:
     """Notes about the length of the run, where the rows, the hardware and the settings are known."""
     rows = context.facts.get("data", {}).get("train", {}).get("rows")
     config = context.config
-    numbers = [config.get(key) for key in ("per_device_train_batch_size", "gradient_accumulation_steps")]
     if not isinstance(rows, int) or not context.topology.pools:
         return
     if config.get("packing") or config.get("datasets"):  # rows are no longer what is counted
         return
-    if not all(isinstance(number, int) and number >= 1 for number in numbers):
+    known = [_whole(config, key) for key in ("per_device_train_batch_size", "gradient_accumulation_steps")]
+    batch, accumulation = (number or 0 for number in known)
+    if not batch or not accumulation:
         return
-    batch, accumulation = (int(number) for number in numbers if number is not None)
     pool = context.topology.primary
     processes = pool.nodes * pool.gpus_per_node
-    per_epoch = max(1, ceil(ceil(rows / batch / processes) / accumulation))
+    width = f"{batch} x {processes} x {accumulation}" if processes > 1 else f"{batch} x {accumulation}"
+    if "num_generations" in context.release.keys:
+        group = _whole(config, "num_generations")
+        per_epoch = _sampled(config, rows, batch * processes, accumulation, group) if group else 0
+        if not per_epoch:
+            return
+        said = f"{rows} prompts with {group} answers each at {width} answers per step"
+    else:
+        per_epoch = max(1, ceil(ceil(rows / batch / processes) / accumulation))
+        said = f"{rows} rows at {width} per step"
     total = _total(context, per_epoch)
     if total is None:
         return
-    width = f"{batch} x {processes} x {accumulation}" if processes > 1 else f"{batch} x {accumulation}"
-    message = f"{rows} rows at {width} per step make {per_epoch} steps an epoch; the run makes {total}"
+    message = f"{said} make {per_epoch} steps an epoch; the run makes {total}"
     yield Finding("trl-steps", "note", message, source=_SOURCE)
     warmup = config.get("warmup_steps")
     warms = config.get("lr_scheduler_type") not in _WITHOUT_WARMUP
@@ -43,6 +51,24 @@ def check(context: Context) -> Iterator[Finding]:
             "warmup_steps",
             source="transformers 5.24.0 transformers/training_args.py, TrainingArguments.get_warmup_steps",
         )
+
+
+def _whole(config: Mapping[str, Json], key: str) -> int | None:
+    value = config.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 1 else None
+
+
+def _sampled(config: Mapping[str, Json], rows: int, width: int, accumulation: int, group: int) -> int:
+    """Optimizer steps of an epoch where each prompt gets a group of answers, a round of which is sampled at a
+    time and learned from `num_iterations` times; prompts that do not fill a round are dropped.
+    trl/trainer/grpo_trainer.py, GRPOTrainer._get_train_sampler"""
+    given, steps = _whole(config, "generation_batch_size"), _whole(config, "steps_per_generation")
+    steps = steps or (given // width if given else accumulation)
+    prompts = width * steps // group
+    if not prompts or width * steps % group:
+        return 0
+    passes = _whole(config, "num_iterations") or 1
+    return max(1, ceil(rows // prompts * passes * steps / accumulation))
 
 
 def _total(context: Context, per_epoch: int) -> int | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from tuneport.compiler.adapter import native_value
+from tuneport.compiler.adapter import native_value, variant_keys, written
 from tuneport.types import Context, Finding, Json, Param
 
 _RL = "actor_rollout_ref"
@@ -16,7 +16,7 @@ def values(context: Context) -> dict[str, Json]:
     found: dict[str, Json] = {}
     for name, value in context.request.params.items():
         param = context.method.params[name]
-        found.update(dict.fromkeys(keys(context, param), native_value(param, value)))
+        found.update(written(context, param, value, keys(context, param)))
     found.update(_several(context))
     return found
 
@@ -37,8 +37,7 @@ def check(context: Context) -> Iterator[Finding]:
 
 def keys(context: Context, param: Param) -> tuple[str, ...]:
     """The keys that a parameter writes for the request's engine; none where it has no such setting."""
-    cases: Mapping[str, Mapping[str, Json]] = context.method.spec.get("variants", {}).get("cases", {})
-    return tuple(cases.get(engine(context), {}).get(param.name, param.keys))
+    return variant_keys(context, param, engine(context))
 
 
 def engine(context: Context) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.version import InvalidVersion, Version
 from tuneport.types import Context, Finding, Json
 
 
@@ -30,6 +28,9 @@ def check(context: Context) -> Iterator[Finding]:
 
 def _inside(version: Json, window: str) -> bool:
     """Whether a version is in the window; what cannot be read is nobody's mistake."""
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+    from packaging.version import InvalidVersion, Version
+
     try:
         wanted = SpecifierSet(window if window[:1] in "<>=!~" else f"=={window}")
         return wanted.contains(Version(str(version)), prereleases=True)

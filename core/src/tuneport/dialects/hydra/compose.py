@@ -6,7 +6,7 @@ its branch names as `_target_`; fields of that class which no file mentions are 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -33,13 +33,16 @@ Branch = dict[str, Any]  # of Branch and Leaf
 class Composition:
     """`keys` by dotted name; `groups` the choices that took part; `options` the names each group takes;
     `classes` the class of each typed branch by its dotted place; `free` the branches that a class declares
-    as mappings of anything."""
+    as mappings of anything; `needed` the keys that a class asks for (with where), `closed` the branches whose
+    class takes no other keys."""
 
     keys: dict[str, Key]
     groups: dict[str, str]
     options: dict[str, list[str]]
     classes: dict[str, str] = field(default_factory=dict)
     free: frozenset[str] = frozenset()
+    needed: Mapping[str, str] = field(default_factory=dict)
+    closed: frozenset[str] = frozenset()
 
 
 def compose(surface: Mapping[str, Json], entry: Mapping[str, Json], choices: Choices) -> Composition:
@@ -64,31 +67,36 @@ def compose(surface: Mapping[str, Json], entry: Mapping[str, Json], choices: Cho
             if not isinstance(below, dict):
                 below = at[part] = {}
             at = below
-        _merge(at, files[placed.file]["tree"], placed.file)
+        merge_tree(at, files[placed.file]["tree"], placed.file)
     root.pop("hydra", None)
-    typed = _Typed(surface.get("classes", {}))
+    typed = Typed(surface.get("classes", {}))
     typed.walk(root, "")
     groups = {key: option for key, option in expansion.groups.items() if option is not None}
     options = {key: tree.options(key.partition("@")[0]) for key in groups if ".." not in key}
     return Composition(typed.found, groups, options, typed.places, frozenset(typed.free))
 
 
-def _merge(into: Branch, content: Mapping[str, Json], file: str) -> None:
+def merge_tree(into: Branch, content: Mapping[str, Json], file: str) -> None:
+    """Lay the tree of a file over what is there."""
     for name, item in content.items():
         below = into.get(name)
         if isinstance(item, dict):
             if not isinstance(below, dict):
                 below = into[name] = {}
-            _merge(below, item, file)
+            merge_tree(below, item, file)
         elif below is None or not (item[0] == MISSING or (item[0] == {} and isinstance(below, dict))):
             into[name] = Leaf(item[0], item[1], file)
 
 
-class _Typed:
-    """Gives each leaf the types that its class declares."""
+class Typed:
+    """Gives each leaf the types that its class declares.
 
-    def __init__(self, classes: Mapping[str, Json]) -> None:
-        self._classes = classes
+    Args:
+        bare: whether a field that no file mentions, and that has no default, holds nothing.
+    """
+
+    def __init__(self, classes: Mapping[str, Json], *, bare: bool = False) -> None:
+        self._classes, self._bare = classes, bare
         self._fields: dict[str, dict[str, Json]] = {}
         self.places: dict[str, str] = {}
         self.free: set[str] = set()
@@ -106,6 +114,13 @@ class _Typed:
             self._fields[name] = {k: {**v, **checked[k]} if k in checked else v for k, v in found.items()}
         return self._fields[name]
 
+    def needed(self) -> Iterator[tuple[str, str]]:
+        """(key, where) of what the classes of the branches met so far ask for."""
+        for place, name in self.places.items():
+            for part, spec in self.fields(name).items():
+                if spec.get("required"):
+                    yield f"{place}.{part}".lstrip("."), spec.get("source", "")
+
     def walk(self, branch: Branch, prefix: str, declared: str = "") -> None:
         """Take in the keys below a branch whose class is `declared` unless the branch itself names one."""
         target = branch.get("_target_")
@@ -122,8 +137,11 @@ class _Typed:
                 self.free.add(prefix + part)
             self.walk(item, f"{prefix}{part}.", spec.get("class", ""))
         for part, spec in fields.items():
-            if part not in branch and part[0] != "_":
+            if part not in branch and self._is_field(part):
                 self._add(prefix + part, spec, 0)
+
+    def _is_field(self, part: str) -> bool:
+        return part[0] != "_" or (self._bare and part[-1] != "_")
 
     def _add(self, name: str, spec: Mapping[str, Json], depth: int) -> None:
         """A field that no file mentions, and what its own class holds."""
@@ -131,14 +149,14 @@ class _Typed:
         if inner and depth < 4:
             self.places[name] = inner
             for part, below in self.fields(inner).items():
-                if part[0] != "_":
+                if self._is_field(part):
                     self._add(f"{name}.{part}", below, depth + 1)
             return
         self.found[name] = Key(
             name,
             tuple(spec["types"]),
             spec.get("default"),
-            False,
+            self._bare and "default" not in spec,
             tuple(spec.get("choices", ())),
             spec.get("source", ""),
             True,

@@ -6,6 +6,7 @@ framework registers) stays unresolved, and the keys that depend on it are left o
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -15,6 +16,12 @@ from tuneport.types import Json, Ref
 
 MISSING = "???"
 MAX_DEPTH = 60
+OPERATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "product": operator.mul,
+    "quotient": operator.truediv,
+    "maximum": max,
+}
+"""What the resolvers of two arguments do that a release may register, by their name in a surface."""
 _ABSENT: Any = object()
 
 
@@ -50,11 +57,18 @@ class Resolver:
     Args:
         tree: nested mappings and lists; text that holds `${` is an interpolation.
         env: the environment of the job as far as it is known.
+        own: resolvers that the release registers, name -> operation of `OPERATIONS`.
     """
 
-    def __init__(self, tree: Mapping[str, Json], env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        tree: Mapping[str, Json],
+        env: Mapping[str, str] | None = None,
+        own: Mapping[str, str] | None = None,
+    ) -> None:
         self._root = _Node((), tree)
         self._env = env or {}
+        self._own = own or {}
         self._open: list[tuple[str | int, ...]] = []
 
     def select(self, key: str) -> Json:
@@ -153,6 +167,8 @@ class Resolver:
             "oc.dict.values": self._oc_values,
             "oc.deprecated": self._oc_deprecated,
         }
+        if name in self._own:
+            return _calculated(OPERATIONS[self._own[name]], arguments)
         if name not in known:
             raise Unknowable(f"what ${{{name}:…}} gives is known to the running job only")
         try:
@@ -260,17 +276,29 @@ class Resolver:
         return node
 
 
+def _calculated(operation: Callable[[Any, Any], Any], arguments: list[Any]) -> _Node:
+    numbers = [item for item in arguments if type(item) in (int, float)]
+    if len(arguments) != 2 or len(numbers) != 2:
+        raise Unresolved(f"it reckons with {', '.join(map(repr, arguments))}, which are not two numbers")
+    try:
+        return _Node(None, operation(*numbers))
+    except (ArithmeticError, ValueError) as error:
+        raise Unresolved(str(error)) from None
+
+
 def resolved(
     flat: Mapping[str, Json],
     literal: Collection[str] = (),
     env: Mapping[str, str] | None = None,
     absent: Collection[str] = (),
+    own: Mapping[str, str] | None = None,
 ) -> dict[str, Json]:
     """A flat configuration with its interpolations resolved; keys that cannot be are left out.
 
     Args:
         literal: keys whose text stands for itself, `${` included.
         absent: keys that have a value but that no interpolation sees, since no file holds them.
+        own: resolvers that the release registers; see `Resolver`.
     """
     from tuneport.checks.rules import nested
 
@@ -283,7 +311,7 @@ def resolved(
         if name not in absent
     }
     tree = nested(plain)
-    resolver = Resolver(tree, env)
+    resolver = Resolver(tree, env, own)
     result = dict(flat)
     for name in dynamic:
         try:
@@ -293,13 +321,18 @@ def resolved(
     return result
 
 
-def fault(flat: Mapping[str, Json], name: str, literal: Collection[str] = ()) -> str:
+def fault(
+    flat: Mapping[str, Json],
+    name: str,
+    literal: Collection[str] = (),
+    own: Mapping[str, str] | None = None,
+) -> str:
     """Why the value of a key can never be resolved; empty where it can, or only the running job can tell."""
     from tuneport.checks.rules import nested
 
     plain = {key: _inert(value) if key in literal else value for key, value in flat.items()}
     try:
-        Resolver(nested(plain)).at(tuple(name.split(".")), flat[name])
+        Resolver(nested(plain), None, own).at(tuple(name.split(".")), flat[name])
     except Unknowable:
         return ""
     except Unresolved as reason:

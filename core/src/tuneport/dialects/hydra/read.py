@@ -83,13 +83,18 @@ def take_apart(arguments: Sequence[str]) -> Words:
             key, hint = dashed, f"an override has no dashes: write {dashed.lstrip('-')[:80]}"
         words.findings.append(Finding("hydra-flag", "error", str(refusal)[:200], hint, key))
         parsed = {"overrides": [word for word in arguments if not word.startswith("-") and "=" in word]}
-    for text in parsed.pop("overrides"):
-        try:
-            words.overrides.append(_override(text))
-        except OverrideError as error:
-            words.findings.append(placed(_unreadable(text, error), text))
+    read_overrides(parsed.pop("overrides"), words)
     words.flags = {name: str(value) for name, value in parsed.items() if value}
     return words
+
+
+def read_overrides(arguments: Sequence[str], into: Words) -> None:
+    """Read words that are overrides; one that cannot be read is a finding."""
+    for text in arguments:
+        try:
+            into.overrides.append(_override(text))
+        except OverrideError as error:
+            into.findings.append(placed(_unreadable(text, error), text))
 
 
 def _override(text: str) -> Override:

@@ -25,6 +25,10 @@ def composed_surface(
     Raises:
         Invalid: the release would refuse to compose these choices; the finding says why.
     """
+    if entry.get("chain"):
+        from tuneport.dialects.hydra.chain import chain_surface
+
+        return chain_surface(document, entry, values)
     config = str(values.get(CONFIG) or entry["config"]).removesuffix(".yaml")
     choices = choices_of(Tree(document["files"], entry["path"]), values)
     made = document.setdefault(_CACHE, {})

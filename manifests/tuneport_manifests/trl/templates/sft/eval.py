@@ -1,8 +1,9 @@
 """Asks a model each question of the validation data and counts exact answers. Yours to change.
 
 Runs by `tp eval`, on a GPU or on processors. TUNEPORT_MODEL is a model, an adapter or a job's output;
-TUNEPORT_VALIDATION_DATA a file of prompt and completion, or of messages that end with the answer; where
-rows have a column task, each task is counted for itself. Writes scores.json, and every answer to answers.jsonl.
+TUNEPORT_VALIDATION_DATA a file of prompt and completion (or chosen, or solution), or of messages that end with
+the answer; where rows have a column task, each task is counted for itself. Writes scores.json, and every answer
+to answers.jsonl.
 """
 
 import glob
@@ -32,6 +33,7 @@ def load_rows(name):
     else:
         splits = load_dataset(name)
         rows = splits[next(split for split in ("test", "validation", "train") if split in splits)]
+    rows = [row for row in rows if row.get("label") is not False]  # an answer marked bad is none to expect
     return [(row.get("task") or Path(name).stem, *pair(row)) for row in rows]
 
 
@@ -39,10 +41,10 @@ def pair(row):
     if row.get("messages"):
         *question, answer = row["messages"]
         return question, answer["content"]
-    if "prompt" not in row or "completion" not in row:
+    expected = next((row[name] for name in ("completion", "chosen", "solution") if row.get(name)), None)
+    if "prompt" not in row or expected is None:
         raise SystemExit(f"a row needs prompt and completion, or messages; it has {', '.join(row)}")
-    answer = row["completion"]
-    return row["prompt"], answer if isinstance(answer, str) else answer[-1]["content"]
+    return row["prompt"], expected if isinstance(expected, str) else expected[-1]["content"]
 
 
 def load_model(name):

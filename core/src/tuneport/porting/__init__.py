@@ -1,0 +1,1 @@
+"""Carries an experiment to another method by what its parameters mean."""

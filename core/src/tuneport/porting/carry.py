@@ -1,0 +1,134 @@
+"""Decides what each parameter of one method becomes in another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from tuneport.compiler.convert import DEVICES, is_converted
+from tuneport.experiment import values
+from tuneport.porting.canonical import Said, own_words, shapes_result
+from tuneport.registry import catalog
+from tuneport.types import Json, Method
+
+How = Literal["kept", "switch", "off", "idle", "own words", "no counterpart", "out of range"]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One parameter of the source, and what becomes of it; `why` where it does not come along."""
+
+    name: str
+    value: Json
+    how: How
+    why: str = ""
+
+
+def carried(
+    said: Mapping[str, Said], source: Method, target: Method, before: Mapping[str, Said], devices: int
+) -> tuple[dict[str, Json], list[Row]]:
+    """(the target's parameters, what became of each of the source's). `before` is what the target says where
+    nothing is set.
+
+    Whatever shapes the result comes along, even where it is a default: the other stack has its own defaults.
+    Of the rest, what a person set.
+    """
+    params: dict[str, Json] = {}
+    rows: list[Row] = []
+    for name in catalog.vocabulary():
+        if name not in said or not (said[name].asked or name in shapes_result()):
+            continue
+        if name not in before and not said[name].asked and _is_off(name, said):
+            continue  # what does nothing there and here needs no counterpart
+        row = _row(name, said, source, target)
+        if row.how in ("kept", "switch"):
+            params[name] = row.value
+        rows.append(row)
+    for at, row in enumerate(rows):
+        if row.how == "switch" and _is_spoken_for(row.name, params, target):
+            del params[row.name]
+            rows[at] = replace(row, how="off")
+    params |= dict(_switches(said, target))
+    params |= _fitting(params, target, before, devices)
+    return params, rows
+
+
+def _row(name: str, said: Mapping[str, Said], source: Method, target: Method) -> Row:
+    value, word = said[name].value, catalog.vocabulary()[name]
+    switch = word.get("switch", "")
+    if switch in target.params and switch not in said and _is_off(name, said):
+        return Row(name, value, "off", f"{target.id} says so by {switch}")
+    if switch and _is_off(switch, said):
+        if "neutral" not in word or name not in target.params or switch in target.params:
+            return Row(name, value, "off", f"{switch} is off")
+        return Row(name, word["neutral"], "switch", f"{switch} is off")
+    if name not in target.params:
+        return Row(name, value, "no counterpart", f"{target.id} has no such parameter")
+    if name in own_words() and source.framework != target.framework:
+        return Row(name, value, "own words", f"{target.framework} has words of its own: set it by hand")
+    problems = []
+    for form in _forms(value):
+        problem = next(iter(values.check({name: form}, target, "params")), None)
+        if problem is None:
+            return Row(name, form, "kept")
+        problems.append(problem.message)
+    return Row(name, value, "out of range", problems[0])
+
+
+def _forms(value: Json) -> Iterator[Json]:
+    """A value as it is, and one of several as the other writes it: alone, or in a list."""
+    yield value
+    if isinstance(value, str):
+        yield [value]
+    elif isinstance(value, list) and len(value) == 1:
+        yield value[0]
+
+
+def _is_off(switch: str, said: Mapping[str, Said]) -> bool:
+    """Whether a parameter is off: false, or the number that says `not at all`."""
+    word = catalog.vocabulary()[switch]
+    value = said[switch].value if switch in said else None
+    return value is False or ("neutral" in word and value == word["neutral"])
+
+
+def _is_spoken_for(name: str, params: Mapping[str, Json], target: Method) -> bool:
+    """Whether another parameter that came along writes the key: one key may stand for either of two."""
+    keys = set(target.params[name].keys)
+    return any(other != name and keys & set(target.params[other].keys) for other in params)
+
+
+def _switches(said: Mapping[str, Said], target: Method) -> Iterator[tuple[str, Json]]:
+    """Switches that only the target has: on where what they turn on is there and is not nothing."""
+    for name, one in said.items():
+        word = catalog.vocabulary()[name]
+        switch = word.get("switch", "")
+        if "neutral" in word and name in target.params and switch in target.params and switch not in said:
+            yield switch, one.value != word["neutral"]
+
+
+def _fitting(
+    params: Mapping[str, Json], target: Method, before: Mapping[str, Said], devices: int
+) -> dict[str, Json]:
+    """A smaller share for each device, where the one that was carried does not divide the whole: it changes
+    memory and speed only."""
+    found: dict[str, Json] = {}
+    for name, value in params.items():
+        param = target.params[name]
+        free = [one for one in param.over if one != DEVICES and one not in shapes_result()]
+        if not is_converted(param) or len(free) != 1 or not isinstance(value, int):
+            continue
+        (share,) = free
+        whole = value
+        for one in param.times:
+            other = params.get(one)
+            whole *= other if isinstance(other, int) else 1
+        if DEVICES in param.over:
+            if not devices or whole % devices:
+                continue
+            whole //= devices
+        size = params.get(share, before[share].value if share in before else None)
+        if isinstance(size, int) and whole % size:
+            found[share] = math.gcd(whole, size)
+    return found

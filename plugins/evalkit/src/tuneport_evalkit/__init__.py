@@ -1,0 +1,1 @@
+"""Tuneport's adapter for lm-eval and evalscope."""

@@ -1,0 +1,1 @@
+"""Runs plans on a Slurm cluster: one batch script per plan."""

@@ -1,0 +1,11 @@
+"""Makes the helpers beside it importable, and their fixtures known."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from judge_server import server
+
+__all__ = ["server"]

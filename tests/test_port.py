@@ -1,0 +1,248 @@
+"""`tp port`: what both methods have comes along, in each one's units, and a step takes as much."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tuneport import api, workflow
+from tuneport.errors import Invalid, NotFound
+from tuneport.experiment.create import new_project
+from tuneport.experiment.request import Flags
+from tuneport.porting import canonical
+from tuneport.porting.port import Ported
+from tuneport.registry import catalog
+from tuneport.types import Context, Json
+
+REQUEST = {
+    "model": "org/model",
+    "train_data": "/data/train.jsonl",
+    "validation_data": "/data/test.jsonl",
+    "profile": "h200:8",
+}
+# What two experiments that are compared agree on: model and data are the request's.
+CONTRACT = [
+    "learning_rate",
+    "lr_schedule",
+    "weight_decay",
+    "grad_clip",
+    "train_batch_size",
+    "mini_batch_size",
+    "ppo_epochs",
+    "rollouts_per_prompt",
+    "max_prompt_length",
+    "max_response_length",
+    "max_length",
+    "kl_loss_coef",
+    "kl_coef",
+    "clip_ratio",
+    "clip_ratio_low",
+    "clip_ratio_high",
+    "entropy_coeff",
+    "temperature",
+    "epochs",
+    "lora_rank",
+    "lora_alpha",
+    "norm_adv_by_std",
+]
+SETTINGS: list[dict[str, Json]] = [
+    {},
+    {
+        "train_batch_size": 64,
+        "mini_batch_size": 32,
+        "rollouts_per_prompt": 16,
+        "max_response_length": 2048,
+        "max_length": 4096,
+    },
+    {"learning_rate": 3e-7, "lr_schedule": "cosine", "epochs": 2, "clip_ratio": 0.1, "temperature": 0.7},
+    {"use_kl_loss": True, "kl_loss_coef": 0.02, "entropy_coeff": 0.001},
+    {"lora_rank": 32, "lora_alpha": 64, "learning_rate": 2e-5},
+]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> api.Project:
+    made = api.open_project(new_project(tmp_path / "project"))
+    monkeypatch.chdir(tmp_path / "project")
+    return made
+
+
+def ported(name: str, method: str, as_name: str, **request: Any) -> Ported:
+    return workflow.port(name, Flags(**{**REQUEST, **request}), method, as_name)
+
+
+def context(name: str, sets: tuple[str, ...] = ()) -> Context:
+    compiled = workflow.validate(name, Flags(**REQUEST, sets=sets)).compiled
+    assert compiled is not None
+    return compiled.context
+
+
+def settable(method: str, settings: Mapping[str, Json]) -> tuple[str, ...]:
+    known = catalog.method(method).params
+    return tuple(f"{name}={text(value)}" for name, value in settings.items() if name in known)
+
+
+def text(value: Json) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+@pytest.mark.parametrize("pair", [("verl", "openrlhf"), ("openrlhf", "verl")])
+def test_reinforce_baseline_moves_there_and_back(
+    project: api.Project, pair: tuple[str, str], settings: dict[str, Json]
+) -> None:
+    """Nothing that both methods have is lost, or says something else."""
+    first, second = (f"{framework}/reinforce-baseline" for framework in pair)
+    project.new("a", first)
+    sets = settable(first, settings)
+    before = canonical.values(context("a", sets))
+    there = ported("a", second, "b", sets=sets)
+    assert there.ok, there.findings
+    back = ported("b", first, "c")
+    after = canonical.values(context("c"))
+    both = set(catalog.method(first).params) & set(catalog.method(second).params) - canonical.own_words()
+    common = {
+        name for name in both if name in before and (before[name].asked or name in canonical.shapes_result())
+    }
+    assert len(common) > 15
+    off = {row.name for row in (*there.rows, *back.rows) if row.how in ("off", "idle")}
+    wrong = {
+        name: (before[name].value, after[name].value if name in after else None)
+        for name in common - off
+        if name not in after or after[name].value != before[name].value
+    }
+    assert not wrong
+    assert there.steps[0] == there.steps[1] == back.steps[1]
+    assert None not in there.steps[0].values()
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+@pytest.mark.parametrize("target", ["openrlhf/grpo", "trl/grpo", "nemo-rl/grpo"])
+def test_what_is_compared_is_the_same_on_both_sides(
+    project: api.Project, target: str, settings: dict[str, Json]
+) -> None:
+    project.new("a", "verl/grpo")
+    made = ported("a", target, "b", sets=settable("verl/grpo", settings))
+    assert made.ok, made.findings
+    rows = {row.name: row for row in made.rows}
+    carried = [name for name in CONTRACT if name in rows and rows[name].how in ("kept", "switch")]
+    assert len(carried) >= 12
+    assert not [name for name in carried if made.after.get(name) != rows[name].value]
+    assert not made.changed
+    for word in ("prompts", "answers", "updates"):
+        assert made.steps[0][word] == made.steps[1][word] is not None, word
+
+
+def _native(made: Ported) -> Mapping[str, Any]:
+    compiled = workflow.validate(made.path.name, Flags(**REQUEST)).compiled
+    assert compiled is not None
+    return compiled.context.config
+
+
+def _openrlhf(config: Mapping[str, Any]) -> dict[str, Any]:
+    # openrlhf/trainer/ppo_utils/experience_maker.py and openrlhf/cli/train_ppo_ray.py of 0.11.0: prompts are
+    # sampled by rollout.batch_size, each n_samples_per_prompt times; train.batch_size counts answers.
+    answers = config["rollout.batch_size"] * config["rollout.n_samples_per_prompt"]
+    updates = answers // config["train.batch_size"] * config["train.max_epochs"]
+    return {"prompts": config["rollout.batch_size"], "answers": answers, "updates": updates}
+
+
+def _trl(config: Mapping[str, Any]) -> dict[str, Any]:
+    # trl/trainer/grpo_config.py of 1.10.0, GRPOConfig.__post_init__: steps_per_generation is what a
+    # generation batch of all processes holds; an optimizer step takes gradient_accumulation_steps of them.
+    whole = config["per_device_train_batch_size"] * 8
+    steps = config["generation_batch_size"] // whole
+    updates = steps // config["gradient_accumulation_steps"] * config["num_iterations"]
+    prompts = config["generation_batch_size"] // config["num_generations"]
+    return {"prompts": prompts, "answers": config["generation_batch_size"], "updates": updates}
+
+
+def _nemo(config: Mapping[str, Any]) -> dict[str, Any]:
+    # nemo_rl/algorithms/grpo.py of 0.7.0, grpo_train: a step samples num_generations_per_prompt answers to
+    # num_prompts_per_step prompts; the policy takes optimizer steps of train_global_batch_size answers.
+    answers = config["grpo.num_prompts_per_step"] * config["grpo.num_generations_per_prompt"]
+    updates = answers // config["policy.train_global_batch_size"]
+    return {"prompts": config["grpo.num_prompts_per_step"], "answers": answers, "updates": updates}
+
+
+@pytest.mark.parametrize(
+    ("target", "counts"), [("openrlhf/grpo", _openrlhf), ("trl/grpo", _trl), ("nemo-rl/grpo", _nemo)]
+)
+def test_a_step_is_what_the_release_makes_of_it(
+    project: api.Project, target: str, counts: Callable[[Mapping[str, Any]], dict[str, Any]]
+) -> None:
+    """The counts of a step, by the release's own formula over the native keys."""
+    project.new("a", "verl/grpo")
+    sets = settable("verl/grpo", {"train_batch_size": 128, "mini_batch_size": 32, "rollouts_per_prompt": 4})
+    made = ported("a", target, "b", sets=sets)
+    assert made.ok, made.findings
+    asked = {"prompts": 128, "answers": 512, "updates": 4}
+    assert {word: made.steps[0][word] for word in asked} == asked
+    assert counts(_native(made)) == asked
+
+
+def test_shares_of_a_device_shrink_until_they_divide(project: api.Project) -> None:
+    """48 answers over 8 devices are 6 each: a share of 6 fits, one of 4 does not."""
+    project.new("a", "verl/grpo")
+    sets = (
+        "train_batch_size=12",
+        "mini_batch_size=12",
+        "rollouts_per_prompt=4",
+        "log_prob_micro_batch_size=6",
+    )
+    for micro, share in ((6, 6), (4, 2)):
+        given = (*sets, f"micro_batch_size={micro}", "dynamic_batching=true", "max_tokens_per_device=8192")
+        made = ported("a", "trl/grpo", f"b{micro}", sets=given)
+        assert made.ok, made.findings
+        config = _native(made)
+        assert config["per_device_train_batch_size"] == share
+        assert share * config["gradient_accumulation_steps"] == 6
+
+
+def test_supervised_experiments_move_too(project: api.Project) -> None:
+    project.new("a", "trl/sft")
+    made = ported(
+        "a", "openrlhf/sft", "b", sets=("max_length=1024", "learning_rate=1e-5", "lora=true", "lora_rank=8")
+    )
+    assert made.ok, made.findings
+    assert (made.after["max_length"], made.after["learning_rate"], made.after["lora_rank"]) == (1024, 1e-5, 8)
+    assert made.steps[0]["examples"] == made.steps[1]["examples"] is not None
+
+
+def test_the_command_prints_both_sides(project: api.Project) -> None:
+    project.new("a", "verl/grpo")
+    words = ["port", "a", "--method", "openrlhf/grpo", "--as", "b", "--profile", "h200:8", "--model", "org/m"]
+    words += ["--train-data", "/d/a.jsonl", "--validation-data", "/d/b.jsonl"]
+    done = tp(*words)
+    assert done.returncode == 0, done.stderr
+    assert "created experiments/b for openrlhf/grpo" in done.stderr
+    assert "rollouts_per_prompt" in done.stdout and "answers" in done.stdout
+    again = tp(*words, "--json")
+    assert again.returncode == 3 and json.loads(again.stdout)["error"]["code"] == "experiment-exists"
+    document = json.loads(tp(*words[:5], "c", *words[6:], "--json").stdout)
+    assert document["ok"] and document["step"]["from"] == document["step"]["to"]
+    assert {row["name"]: row["to"] for row in document["parameters"]}["rollouts_per_prompt"] == 8
+
+
+def test_what_cannot_be_carried_is_refused(project: api.Project) -> None:
+    project.new("a", "verl/grpo")
+    with pytest.raises(NotFound):
+        ported("a", "verl/nothing", "b")
+    with pytest.raises(Invalid, match="a has errors"):
+        ported("a", "openrlhf/grpo", "b", sets=("rollouts_per_prompt=0",))
+    (project.folder.experiments / "a/config.yaml").write_text("data: {train_batch_siz: 8}\n")
+    with pytest.raises(Invalid) as caught:
+        ported("a", "openrlhf/grpo", "b")
+    assert "key-unknown" in {finding.code for finding in caught.value.findings}
+    assert not (project.folder.experiments / "b").exists()
+
+
+def tp(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tuneport", *words], capture_output=True, text=True, check=False
+    )
