@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from tuneport.fleets.failure import NotStarted
 from tuneport.jobs.control import Control
 from tuneport.jobs.model import Record
 from tuneport.settings import cache_dir
-from tuneport.types import Command, Pool, Ref
+from tuneport.types import Command, Pool, Ref, RuntimeNeed
 from tuneport_fleet_slurm.fleet import SlurmFleet
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -320,6 +321,34 @@ def test_digits_are_learned_by_torchrun_on_two_nodes(
     shown = subprocess.run([*tp, "job", "metrics", job, "--json"], capture_output=True, text=True, check=True)
     (accuracy,) = [one for one in json.loads(shown.stdout)["series"] if one["name"] == "validation/accuracy"]
     assert accuracy["points"][-1][1] > 0.9, accuracy
+
+
+def test_an_image_is_started_by_apptainer(
+    state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Apptainer is in no package here: a stand-in writes down how it was called, and runs the command."""
+    image = "/images/x.sif"
+    stub = f'''#!/bin/sh
+printf '%s\\n' "$@" >"$TUNEPORT_OUTPUT_DIR/argv"
+while [ "$1" != "{image}" ]; do shift; done
+shift
+exec "$@"
+'''
+    (tmp_path / "apptainer").write_text(stub)
+    (tmp_path / "apptainer").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    fleet = SlurmFleet({"partition": "main", "mounts": ["/data:/data:ro"]})
+    control = Control(load_fleet=lambda _kind, _settings: fleet)
+    what = plan(shell("echo in $TUNEPORT_ROLE"), pools=(Pool("main", "h200", 1, 8),))
+    what = replace(what, runtime=RuntimeNeed("x-1", image=image))
+    job = control.submit(what, fleet_name="cluster", fleet_kind="slurm", fleet_settings={})
+    done = control.wait(job.id, timeout=60)
+    assert done.state == "SUCCEEDED" and "in trainer" in said(control, job), done.cause
+    argv = (control.output_dir(done) / "argv").read_text().splitlines()
+    assert argv[:2] == ["exec", "--nv"] and argv[argv.index(image) + 1] == "sh"
+    binds = [argv[n + 1] for n, word in enumerate(argv) if word == "--bind"]
+    assert "/data:/data:ro" in binds and str(state / "jobs" / job.id) in binds
+    control.close()
 
 
 def test_a_ray_cluster_is_brought_up_inside_a_job() -> None:

@@ -323,33 +323,33 @@ GOOD = {"prompt": _Q, "chosen": _A, "rejected": _B}
         (
             "dpo",
             [{"prompt": "q", "good": "a", "bad": "b"}],
-            "trl-data-columns",
+            "data-columns",
             "no column chosen and no column rejected",
         ),
-        ("rm", [{"input_ids_chosen": [1], "input_ids_rejected": [2]}], "trl-data-columns", ""),
-        ("dpo", [GOOD, {**GOOD, "rejected": None}], "trl-data-value", "row 2, column rejected: it is null"),
+        ("rm", [{"input_ids_chosen": [1], "input_ids_rejected": [2]}], "data-columns", ""),
+        ("dpo", [GOOD, {**GOOD, "rejected": None}], "data-value", "row 2, column rejected: it is null"),
         (
             "dpo",
             [GOOD, GOOD, {"prompt": _Q, "chosen": _A}],
-            "trl-data-value",
+            "data-value",
             "row 3, column rejected: it is not there",
         ),
         (
             "rm",
             [{"chosen": [{"from": "gpt", "value": "x"}], "rejected": _B}],
-            "trl-data-value",
+            "data-value",
             "row 1, column chosen",
         ),
-        ("dpo", [GOOD, {**GOOD, "prompt": "q"}], "trl-data-mixed", "row 2, column prompt: it is text"),
-        ("dpo", [{**GOOD, "chosen": "a"}], "trl-data-mixed", "row 1, column prompt: it is messages"),
+        ("dpo", [GOOD, {**GOOD, "prompt": "q"}], "data-mixed", "row 2, column prompt: it is text"),
+        ("dpo", [{**GOOD, "chosen": "a"}], "data-mixed", "row 1, column prompt: it is messages"),
         (
             "kto",
             [{"prompt": _Q, "completion": _A, "label": "yes"}],
-            "trl-data-value",
+            "data-value",
             "has to be true or false",
         ),
-        ("grpo", [{"question": "q", "answer": "a"}], "trl-data-columns", "no column prompt"),
-        ("sft", [{"prompt": _Q, "completion": "a"}], "trl-data-mixed", "column prompt: it is messages"),
+        ("grpo", [{"question": "q", "answer": "a"}], "data-columns", "no column prompt"),
+        ("sft", [{"prompt": _Q, "completion": "a"}], "data-mixed", "column prompt: it is messages"),
     ],
 )
 def test_rows_that_are_not_what_the_method_learns_from(
@@ -442,5 +442,5 @@ def test_an_empty_value_is_a_warning(workshop: Workshop, tmp_path: Path) -> None
     path = tmp_path / "rows.jsonl"
     path.write_text('{"prompt": "q"}\n{"prompt": ""}\n', "utf-8")
     compiled = compile_request(workshop, "1.10.0", {}, "opsd", train_data=str(path))
-    (found,) = [finding for finding in compiled.findings if finding.code == "trl-data-empty"]
+    (found,) = [finding for finding in compiled.findings if finding.code == "data-empty"]
     assert found.severity == "warning" and "row 2, column prompt" in found.message

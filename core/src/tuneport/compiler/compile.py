@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from tuneport.checks import composed, ownership, rules, sections, surface
+from tuneport.checks import columns, composed, ownership, rules, sections, surface
 from tuneport.checks import request as request_checks
 from tuneport.compiler import convert
 from tuneport.compiler.adapter import native_value
@@ -91,6 +91,7 @@ def compile_request(inputs: Inputs, hooks: Hooks, earlier: tuple[Finding, ...] =
     checks, inert = inputs.rules
     said, undecided = rules.apply(context, checks, inert)
     findings = [*composed.softened(context, findings, said), *said]
+    findings += columns.check(context)
     findings += _hook_findings(hooks, context)
     findings += _deprecation(release)
 

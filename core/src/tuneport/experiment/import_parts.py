@@ -33,12 +33,18 @@ _MACHINE = {"HOME", "HOSTNAME", "LOGNAME", "OLDPWD", "PATH", "PWD", "SHELL", "SH
 
 
 def parameters(
-    config: Mapping[str, Json], context: Context, method: Method, held: Collection[str]
+    config: Mapping[str, Json],
+    context: Context,
+    method: Method,
+    held: Collection[str] = (),
+    *,
+    once: bool = True,
 ) -> dict[str, tuple[Json, tuple[str, ...]]]:
     """The parameters that say exactly what some of the native keys say: name -> (value, the keys).
 
     Args:
         held: keys that must stay as they are.
+        once: a key is said by one parameter only, so that the experiment does not say it twice.
     """
     hooks = Hooks(method.framework, [])
     base = replace(context, method=method, request=Request(native=context.request.native), linted=False)
@@ -54,7 +60,8 @@ def parameters(
             new = {k: v for k, v in wrote.items() if k not in before or not equal(before[k], v)}
             if new and all(key in free and equal(free[key], item) for key, item in new.items()):
                 found[param.name] = (value, tuple(new))
-                free = {key: item for key, item in free.items() if key not in new}
+                if once:
+                    free = {key: item for key, item in free.items() if key not in new}
                 break
     return {name: found[name] for name in method.params if name in found}
 

@@ -28,7 +28,7 @@ def values(context: Context) -> dict[str, Said]:
     A value that follows from others is among them: `follows` of a parameter, and the vocabulary's sums.
     """
     literal = {key: value for key, value in context.config.items() if not isinstance(value, Ref)}
-    found = parts.parameters(literal, context, context.method, frozenset())
+    found = parts.parameters(literal, context, context.method, once=False)
     said = {
         name: Said(value, any(_by_person(context, key) for key in keys))
         for name, (value, keys) in found.items()

@@ -81,6 +81,10 @@ class FrameworkTests:
         for experiment, request in self._experiments(tmp_path):
             plan = plan_to_json(experiment.plan(**request))
             del plan["digest"], plan["source"]  # these change with the lock and templates, which have tests
+            for command in plan["commands"]:  # of code that comes along, its name; the code has tests
+                command["files"] = {
+                    name: "…" if name.endswith(".py") else file for name, file in command["files"].items()
+                }
             path = self.golden / f"{experiment.name}.json"
             if os.environ.get("TUNEPORT_WRITE_GOLDEN"):
                 path.parent.mkdir(exist_ok=True)

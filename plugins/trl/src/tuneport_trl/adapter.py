@@ -11,7 +11,7 @@ from tuneport.compiler.adapter import DeclarativeAdapter, location_value, script
 from tuneport.hookspec import hookimpl
 from tuneport.types import Bindings, Context, Finding, LaunchPlan, Location, Origin, Pool
 
-from tuneport_trl import contract, data, params, rewards, steps
+from tuneport_trl import data, params, rewards, steps
 
 EXPORTER = "tuneport-export.py"
 
@@ -23,7 +23,6 @@ class Adapter(DeclarativeAdapter):
     def validate(self, context: Context) -> Iterable[Finding]:
         yield from params.check(context)
         yield from data.check(context)
-        yield from contract.check(context)
         yield from rewards.check(context)
         yield from steps.check(context)
         if judged(context):

@@ -33,6 +33,7 @@ _TWICE = (
     _Twice("preference_loss_weights", "nll_coef", code="trl-loss-twice"),
     _Twice("reward_functions", "reward_function", code="trl-reward-twice"),
     _Twice("mini_batch_size", "gradient_accumulation_steps", code="trl-batch-twice"),
+    _Twice("batch_size", "gradient_accumulation_steps", code="trl-batch-twice"),
 )
 
 

@@ -1,5 +1,5 @@
 """Whether the rows of the data are what the method learns from, by the method's `data`: columns and the kind
-of value in each, as far as the first rows show them. Nothing here knows TRL.
+of value in each, as far as the first rows show them.
 
     data:
       rows: [{prompt: [text, messages], chosen: [text, messages], rejected: [text, messages]}]
@@ -38,8 +38,8 @@ def check(context: Context) -> Iterator[Finding]:
         facts: Mapping[str, Any] = context.facts.get("data", {}).get(split, {})
         columns = facts.get("columns")
         if columns:
-            key = context.method.spec["bind"]["train_data"]["key"] if split == "train" else flag
-            yield from _file(spec, columns, facts.get("shapes", {}), key)
+            bound = context.method.spec.get("bind", {}).get("train_data", {}).get("key", flag)
+            yield from _file(spec, columns, facts.get("shapes", {}), bound if split == "train" else flag)
 
 
 def _file(
@@ -66,7 +66,7 @@ def _missing(spec: Mapping[str, Any], forms: Sequence[_FORM], columns: Sequence[
     hint = next(
         (say for name, say in spec.get("instead", {}).items() if name in columns), f"a row needs {ways}"
     )
-    return Finding("trl-data-columns", "error", message, hint, key)
+    return Finding("data-columns", "error", message, hint, key)
 
 
 def _column(name: str, kinds: Sequence[str], shapes: Mapping[str, int], key: str) -> Iterator[Finding]:
@@ -77,7 +77,7 @@ def _column(name: str, kinds: Sequence[str], shapes: Mapping[str, int], key: str
             message = (
                 f"{_row(shapes['empty'])}, column {name}: it is empty, so there is nothing to learn from"
             )
-            yield Finding("trl-data-empty", "warning", message, "fill it, or drop the row", key)
+            yield Finding("data-empty", "warning", message, "fill it, or drop the row", key)
         return
     shape = min(wrong, key=lambda one: wrong[one])
     wants = " or ".join(WORDS[kind] for kind in kinds)
@@ -87,7 +87,7 @@ def _column(name: str, kinds: Sequence[str], shapes: Mapping[str, int], key: str
         "number": "write true and false" if "bool" in kinds else "write it as text, in quotes",
         "text": "write true and false, without quotes" if "bool" in kinds else "",
     }.get(shape, "fill it, or drop the row")
-    yield Finding("trl-data-value", "error", message, hint, key)
+    yield Finding("data-value", "error", message, hint, key)
 
 
 def _mixed(names: Sequence[str], shapes: Mapping[str, Mapping[str, int]], key: str) -> Iterator[Finding]:
@@ -102,7 +102,7 @@ def _mixed(names: Sequence[str], shapes: Mapping[str, Mapping[str, int]], key: s
         f"{_row(other[0])}, column {other[1]}: it is {WORDS[other[2]]}, and {first[1]} is {WORDS[first[2]]}"
     )
     hint = "write all of them as text, or all as messages"
-    yield Finding("trl-data-mixed", "error", message, hint, key)
+    yield Finding("data-mixed", "error", message, hint, key)
 
 
 def _row(number: int) -> str:
