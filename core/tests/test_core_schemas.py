@@ -120,7 +120,8 @@ def test_files_and_names_agree() -> None:
 
 CANDIDATES = [
     "acme", "acme/tune", "_base", "1.0.0", "1.0.0.json", "2030-01-31", "train.py", "acme.cli",
-    f"sha256:{'0' * 64}", "0" * 64, "0" * 40, "trainer", "teacher", "acme-two-words", "learning_rate", "me/set@v1", "x", "main",
+    f"sha256:{'0' * 64}", "0" * 64, "0" * 40, "trainer", "teacher", "acme-two-words", "learning_rate",
+    "me/set@v1", "x", "main",
     "A_VARIABLE", "text.", "a-b", "2601.00001", "http://h/v1",
 ]  # fmt: skip
 ODD: list[Any] = [
