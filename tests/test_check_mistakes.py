@@ -62,7 +62,7 @@ def test_no_script_takes_long(text: str) -> None:
         read(script(text), {})
     except TuneportError as error:
         assert error.code.startswith("script-")
-    assert time.process_time() - start < 2  # 1 s on an idle machine
+    assert time.process_time() - start < 4  # 1 s on an idle machine; what grows faster takes minutes
 
 
 @pytest.mark.parametrize("depth", [1000, 3000])

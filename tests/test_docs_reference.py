@@ -244,7 +244,13 @@ def test_every_setting_is_documented() -> None:
         known |= {f"TUNEPORT_{name}" for name in re.findall(r"\bsetting\(\"([A-Z_]+)\"\)", text)}
     internal = {name for name in known if "_TEST_" in name}
     # Between our own processes, and the names of families that are documented as such.
-    marks = {"TUNEPORT_JOB_KEY", "TUNEPORT_SUPERVISOR", "TUNEPORT_TRUST_REMOTE_CODE", "TUNEPORT_BACKEND"}
+    marks = {
+        "TUNEPORT_JOB_KEY",
+        "TUNEPORT_SUPERVISOR",
+        "TUNEPORT_TRUST_REMOTE_CODE",
+        "TUNEPORT_BACKEND",
+        "TUNEPORT_ROOT",
+    }
     families = {"TUNEPORT_CLUSTER", "TUNEPORT_IMAGE", "TUNEPORT_IMAGE_TRL"}
     text = "".join(page(f"docs/{name}.md") for name in ("command-line", "jobs"))
     missing = sorted(known - internal - marks - families - set(re.findall(r"TUNEPORT_[A-Z_]*[A-Z]", text)))
@@ -260,6 +266,7 @@ WHERE = {
     "docs/concepts.md": ("lock",),
     "docs/judge.md": ("judge", "rubric"),
     "docs/evaluation.md": ("scores",),
+    "docs/fleets.md": ("fleets",),
 }
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tuneport.compiler.adapter import native_value
 from tuneport.compiler.compile import Compiled, Inputs, compile_request
 from tuneport.compiler.layers import flatten
-from tuneport.errors import Invalid, TuneportError
+from tuneport.errors import Invalid, NotFound, TuneportError
 from tuneport.experiment import documents
 from tuneport.experiment import facts as facts_module
 from tuneport.experiment import lock as lock_module
@@ -372,7 +372,11 @@ def _compared(made: LaunchPlan, report: Report, run_id: str) -> Report:
         return report
     from tuneport.jobs import manager
 
-    trained, measured = manager.get(run_id).plan().labels.get("rubric", ""), made.labels.get("rubric", "")
+    try:
+        trained = manager.get(run_id).plan().labels.get("rubric", "")
+    except NotFound:
+        return report  # what a job wrote may be evaluated where nobody knows the job itself
+    measured = made.labels.get("rubric", "")
     if not trained or trained == measured:
         return report
     there = f"this evaluation uses {measured[:19]}…" if measured else "this evaluation uses none"

@@ -87,6 +87,7 @@ def status(job: str, as_json: bool) -> None:
         ("of job", record.parent),
         ("experiment", record.experiment),
         ("fleet", record.fleet),
+        ("handle", (last.handle or "") if record.fleet_kind != "local" else ""),
         ("attempt", f"{last.number} of {len(record.attempts)}" if len(record.attempts) > 1 else ""),
         ("took", show.took(last)),
         ("output", output),

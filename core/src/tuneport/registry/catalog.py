@@ -161,7 +161,11 @@ def surface(framework: str, version: str) -> dict[str, Any]:
         message = f"{framework} {version} names the surface {spec['surface']}, which is not there"
         raise Invalid(message, code="surface-missing")
     _usable(found, spec["surface"])
-    return _surface_document(found["file"], found["digest"])
+    try:
+        return _surface_document(found["file"], found["digest"])
+    except (OSError, ValueError, RecursionError) as error:
+        message = f"the surface {spec['surface']} of {framework} cannot be read: {error}"
+        raise Invalid(message, code="surface-broken") from error
 
 
 @lru_cache(maxsize=8)

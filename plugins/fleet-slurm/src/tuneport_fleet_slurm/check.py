@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tuneport.errors import Unavailable
+from tuneport.fleets.procs import user_name
 from tuneport.fleets.protocol import Probe
 from tuneport.types import Json
 
@@ -125,7 +126,7 @@ def _account(engine: Engine, settings: Mapping[str, Json]) -> Iterator[Probe]:
         yield Probe("accounting", True, "none: how a job ended is told by its own record")
         return
     said = engine.run(
-        "sacctmgr", "--noheader", "--parsable2", "show", "associations", f"user={os.getuid()}",
+        "sacctmgr", "--noheader", "--parsable2", "show", "associations", f"user={user_name()}",
         "format=account,qos",
     )  # fmt: skip
     rows = [line.split("|", 1) for line in said.splitlines() if "|" in line]
