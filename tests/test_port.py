@@ -214,6 +214,41 @@ def test_supervised_experiments_move_too(project: api.Project) -> None:
     assert made.steps[0]["examples"] == made.steps[1]["examples"] is not None
 
 
+@pytest.mark.parametrize(
+    "method", ["trl/dpo", "trl/kto", "trl/grpo", "openrlhf/rm", "nemo-rl/sft", "verl/ppo"]
+)
+def test_a_method_is_carried_onto_itself(project: api.Project, method: str) -> None:
+    project.new("a", method)
+    (project.folder.experiments / "a/reward.py").write_text(
+        "def reward(completions, **columns):\n    return []\n"
+    )
+    made = ported("a", method, "b")
+    assert made.ok, made.findings
+    assert made.steps[0] == made.steps[1] and not made.changed
+    assert (made.path / "reward.py").read_text().endswith("return []\n")
+
+
+def test_what_is_off_stays_off_on_the_way_back(project: api.Project) -> None:
+    project.new("a", "verl/grpo")
+    assert ported("a", "trl/grpo", "b").ok
+    back = ported("b", "verl/grpo", "c")
+    assert back.ok, back.findings
+    assert "lora_dropout" not in back.after or back.after["lora_rank"] == 0
+
+
+def test_what_cannot_come_along_is_said(project: api.Project) -> None:
+    project.new("a", "verl/grpo")
+    config = project.folder.experiments / "a/config.yaml"
+    config.write_text(config.read_text() + "algorithm: {use_pf_ppo: true}\n")
+    made = ported("a", "nemo-rl/grpo", "b", sets=("ppo_epochs=2",))
+    assert "algorithm.use_pf_ppo" in dict(made.left)
+    assert [one.message for one in made.findings if one.code == "port-step"] == [
+        "updates of a training step: 8 here, 4 there"
+    ]
+    missing = workflow.port("a", Flags(profile="h200:8"), "openrlhf/grpo", "c")
+    assert missing.ok and "request-missing" in {one.code for one in missing.findings}
+
+
 def test_the_command_prints_both_sides(project: api.Project) -> None:
     project.new("a", "verl/grpo")
     words = ["port", "a", "--method", "openrlhf/grpo", "--as", "b", "--profile", "h200:8", "--model", "org/m"]

@@ -58,7 +58,7 @@ inside() {
     --resources='{"big": 1}' "${common[@]}" >"$DIR/log/head" 2>&1 &
   until (exec 3<>/dev/tcp/127.0.0.1/6379) 2>/dev/null; do sleep 0.2; done
   for number in $(seq "$WORKERS"); do
-    "$VENV/bin/ray" start --address=127.0.0.1:6379 --resources='{"small": 1}' "${common[@]}" \
+    "$VENV/bin/ray" start --address=127.0.0.1:6379 --temp-dir="$DIR/w$number" --resources='{"small": 1}' "${common[@]}" \
       >"$DIR/log/worker-$number" 2>&1 &
   done
   while :; do sleep 3600 & wait "$!" || :; done

@@ -49,7 +49,7 @@ def command(experiment: str, method: str, name: str, flags: Any, as_json: bool) 
             "only": dict(made.only),
             "step": {"from": dict(made.steps[0]), "to": dict(made.steps[1])},
         }
-        document["left"] = [{"file": file, "why": why} for file, why in made.left]
+        document["left"] = [{"name": name, "why": why} for name, why in made.left]
         document["findings"] = [finding_to_json(finding) for finding in made.findings]
         print_json(document)
         return 0 if made.ok else 3
@@ -65,8 +65,8 @@ def command(experiment: str, method: str, name: str, flags: Any, as_json: bool) 
         [word, _show(made.steps[0].get(word)), _show(made.steps[1].get(word))] for word in _words(made.steps)
     ]
     data("\n" + table(steps, ("one step takes", made.source, made.method)))
-    for file, why in made.left:
-        talk(printable(f"not carried: {file} ({why})"))
+    for left, why in made.left:
+        talk(printable(f"not carried: {left} ({why})"))
     text = findings_text(made.findings)
     if text:
         talk(text.rstrip())

@@ -19,6 +19,8 @@ from tuneport.text import closest
 from tuneport.types import Finding, Json
 
 KEY = "defaults"
+MAX_READ = 200
+"""Files that are read for one configuration: two that each name two, and so on, would be read without end."""
 
 
 @dataclass(slots=True)
@@ -38,10 +40,13 @@ def unroll(document: Document, files: Mapping[str, Mapping[str, Json]]) -> Overl
     Args:
         files: the files of the release, by name.
     """
-    return _unroll(document, files, (os.path.abspath(document.file),))
+    return _unroll(document, files, (os.path.abspath(document.file),), [])
 
 
-def _unroll(document: Document, files: Mapping[str, Mapping[str, Json]], chain: tuple[str, ...]) -> Overlay:
+def _unroll(
+    document: Document, files: Mapping[str, Mapping[str, Json]], chain: tuple[str, ...], read: list[str]
+) -> Overlay:
+    """`chain` are the files above this one, `read` all that were read so far."""
     data = document.data if isinstance(document.data, dict) else {}
     found = Overlay(Document(data={}, file=document.file))
     folder = os.path.dirname(document.file)
@@ -63,10 +68,16 @@ def _unroll(document: Document, files: Mapping[str, Mapping[str, Json]], chain: 
                     _error("config-order", document, message, "name the release's files first")
                 )
             found.base.append(known)
-        elif os.path.abspath(path) in chain or len(chain) > MAX_CHAIN:
+        elif os.path.abspath(path) in chain:
             found.findings.append(_error("config-circle", document, f"{name} builds on itself", ""))
+        elif len(read) >= MAX_READ or len(chain) > MAX_CHAIN:
+            if not any(one.code == "config-many" for one in found.findings):
+                message = f"more than {MAX_READ} files, or {MAX_CHAIN} one below the other, are built on"
+                found.findings.append(_error("config-many", document, message, "put them into fewer files"))
+            break
         else:
-            _take(found, document, name, path, files, chain)
+            read.append(path)
+            _take(found, document, name, path, files, chain, read)
     _merge(found, document, {key: value for key, value in data.items() if key != KEY})
     return found
 
@@ -78,6 +89,7 @@ def _take(
     path: str,
     files: Mapping[str, Mapping[str, Json]],
     chain: tuple[str, ...],
+    read: list[str],
 ) -> None:
     """Lay one of the user's files over what was found so far."""
     try:
@@ -101,7 +113,7 @@ def _take(
         message = f"{name} holds no keys with values"
         found.findings.append(_error("yaml-root", document, message, "write `key: value` lines"))
         return
-    inner = _unroll(below, files, (*chain, os.path.abspath(path)))
+    inner = _unroll(below, files, (*chain, os.path.abspath(path)), read)
     found.findings += inner.findings
     found.base += [item for item in inner.base if item not in found.base]
     found.deleted += [item for item in inner.deleted if item not in found.deleted]

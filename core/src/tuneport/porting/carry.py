@@ -13,6 +13,7 @@ from tuneport.porting.canonical import Said, own_words, shapes_result
 from tuneport.registry import catalog
 from tuneport.types import Json, Method
 
+SAID = "the batch says it, in its own unit"
 How = Literal["kept", "switch", "off", "idle", "own words", "no counterpart", "out of range"]
 
 
@@ -50,9 +51,11 @@ def carried(
         if row.how == "switch" and _is_spoken_for(row.name, params, target):
             del params[row.name]
             rows[at] = replace(row, how="off")
-    params |= dict(_switches(said, target))
+    params |= dict(_switches(said, target, before))
     params |= _fitting(params, target, before, devices)
-    return params, rows
+    twice = set(_said_twice(params, target))
+    rows = [replace(row, how="idle", why=SAID) if row.name in twice else row for row in rows]
+    return {name: value for name, value in params.items() if name not in twice}, rows
 
 
 def _row(name: str, said: Mapping[str, Said], source: Method, target: Method) -> Row:
@@ -86,11 +89,22 @@ def _forms(value: Json) -> Iterator[Json]:
         yield value[0]
 
 
-def _is_off(switch: str, said: Mapping[str, Said]) -> bool:
-    """Whether a parameter is off: false, or the number that says `not at all`."""
-    word = catalog.vocabulary()[switch]
-    value = said[switch].value if switch in said else None
-    return value is False or ("neutral" in word and value == word["neutral"])
+def _is_off(name: str, said: Mapping[str, Said]) -> bool:
+    """Whether a parameter is off: false, or the number that says `not at all`, or its own switch is off."""
+    word = catalog.vocabulary()[name]
+    value = said[name].value if name in said else None
+    nothing = value is False or ("neutral" in word and value == word["neutral"])
+    return nothing or ("switch" in word and _is_off(word["switch"], said))
+
+
+def _said_twice(params: Mapping[str, Json], target: Method) -> Iterator[str]:
+    """Parameters whose key another one writes in a unit of its own, such as batches in examples: that one
+    says what the step is."""
+    counted = {key for name in params if is_converted(param := target.params[name]) for key in param.keys}
+    for name in params:
+        param = target.params[name]
+        if not is_converted(param) and counted.intersection(param.keys):
+            yield name
 
 
 def _is_spoken_for(name: str, params: Mapping[str, Json], target: Method) -> bool:
@@ -99,13 +113,18 @@ def _is_spoken_for(name: str, params: Mapping[str, Json], target: Method) -> boo
     return any(other != name and keys & set(target.params[other].keys) for other in params)
 
 
-def _switches(said: Mapping[str, Said], target: Method) -> Iterator[tuple[str, Json]]:
-    """Switches that only the target has: on where what they turn on is there and is not nothing."""
+def _switches(
+    said: Mapping[str, Said], target: Method, before: Mapping[str, Said]
+) -> Iterator[tuple[str, Json]]:
+    """Switches that only the target has: on where what they turn on is there and is not nothing; off where
+    they would be on."""
     for name, one in said.items():
         word = catalog.vocabulary()[name]
         switch = word.get("switch", "")
         if "neutral" in word and name in target.params and switch in target.params and switch not in said:
-            yield switch, one.value != word["neutral"]
+            on = one.value != word["neutral"]
+            if on or (switch in before and before[switch].value is True):
+                yield switch, on
 
 
 def _fitting(

@@ -14,6 +14,7 @@ from tuneport.compiler.layers import flatten
 from tuneport.errors import Invalid
 from tuneport.experiment import create, lock, project
 from tuneport.experiment.facts import source_files
+from tuneport.experiment.findings import ordered
 from tuneport.experiment.import_parts import yaml_text
 from tuneport.experiment.request import Flags, consumed_datasets
 from tuneport.experiment.yamlread import read_yaml
@@ -21,7 +22,7 @@ from tuneport.porting import canonical
 from tuneport.porting.arithmetic import per_step
 from tuneport.porting.carry import Row, carried
 from tuneport.registry import catalog
-from tuneport.types import Finding, Json, Method
+from tuneport.types import Context, Finding, Json, Method
 
 KEPT = ("model", "data", "profile", "resources", "env", "fleet")
 """What job.yaml says whatever the method is."""
@@ -46,7 +47,7 @@ class Ported:
 
     @property
     def ok(self) -> bool:
-        return all(finding.severity != "error" for finding in self.findings)
+        return not _broken(self.findings)
 
     @property
     def changed(self) -> list[str]:
@@ -56,6 +57,11 @@ class Ported:
             for row in self.rows
             if row.how == "kept" and _listed(self.after.get(row.name)) != _listed(row.value)
         ]
+
+
+def _broken(findings: Sequence[Finding]) -> bool:
+    """Whether something is wrong beyond a model or data that the request may name later."""
+    return any(one.severity == "error" and one.code != "request-missing" for one in findings)
 
 
 def _listed(value: Json) -> Json:
@@ -76,7 +82,7 @@ def port(
     method = catalog.method(target, version)
     version = version or catalog.default_release(method.framework)
     report = workflow.validate(name, flags)
-    if report.compiled is None or not report.ok:
+    if report.compiled is None or _broken(report.findings):
         raise Invalid(
             f"{name} has errors", code="port-source", hint="correct them first", findings=report.findings
         )
@@ -94,18 +100,24 @@ def port(
         _, findings = _compiled(Path(scratch) / "full", _files(method, version, params, job), flags)
         rows = _without_idle(params, rows, said, findings)
         files = _files(method, version, params, job)
-        compiled, findings = _compiled(Path(scratch) / "used", files, flags)
+        if method.framework == context.method.framework:  # code is called there as it is here
+            files |= {name: written.path / name for name in _code(written)}
+        used = Path(scratch) / "used"
+        compiled, findings = _compiled(used, files, flags)
     create.write_folder(place, files)
+    findings = [_placed(one, used, place) for one in findings]
     after = canonical.values(compiled.context) if compiled is not None else {}
     only = {
         word: one.value
         for word, one in after.items()
         if word in canonical.shapes_result() and word not in said and word in method.params
     }
+    steps = per_step(said), per_step(after)
+    findings += _apart(steps)
     return Ported(
         place, context.method.id, method.id, f"{method.framework} {version}", rows,
-        {word: one.value for word, one in after.items()}, only, (per_step(said), per_step(after)),
-        _left(written, files, method), tuple(findings),
+        {word: one.value for word, one in after.items()}, only, steps,
+        [*_unsaid(context), *_left(written, context.method, method, files)], tuple(ordered(findings)),
     )  # fmt: skip
 
 
@@ -115,9 +127,9 @@ def _without_idle(
     said: Mapping[str, canonical.Said],
     findings: Sequence[Finding],
 ) -> list[Row]:
-    """Take out of `params` what does nothing in the target and nobody asked for; the rows that say so."""
+    """Take out of `params` what does nothing in the target; the rows that say so."""
     idle = {finding.key: finding for finding in findings if finding.code == "inert-key"}
-    for name in [name for name in params if name in idle and name in said and not said[name].asked]:
+    for name in [name for name in params if name in idle and name in said]:
         del params[name]
     return [
         replace(row, how="idle", why=f"it would do nothing: {idle[row.name].message}")
@@ -170,13 +182,50 @@ def _compiled(
     return report.compiled, report.findings
 
 
-def _left(written: project.Written, files: Mapping[str, Path | str], method: Method) -> list[tuple[str, str]]:
-    """Files of the source that do not come along: what they define has another form there."""
+def _placed(finding: Finding, scratch: Path, place: Path) -> Finding:
+    """A finding about a draft, with the file where that is kept."""
+    inside = finding.file.removeprefix(f"{scratch}/")
+    return finding if inside == finding.file else replace(finding, file=os.path.relpath(place / inside))
+
+
+def _apart(steps: tuple[Mapping[str, Json], Mapping[str, Json]]) -> list[Finding]:
+    """A warning for each count of a training step that is another one on the other side."""
+    hint = "look at the parameters that have no counterpart"
+    return [
+        Finding(
+            "port-step", "warning", f"{word} of a training step: {here} here, {steps[1][word]} there", hint
+        )
+        for word, here in steps[0].items()
+        if here is not None and steps[1].get(word) not in (None, here)
+    ]
+
+
+def _unsaid(context: Context) -> list[tuple[str, str]]:
+    """Native keys that a person set and no parameter says."""
+    spoken = {key for param in context.method.params.values() for key in param.keys}
+    cases = context.method.spec.get("variants", {}).get("cases", {})
+    spoken |= {key for case in cases.values() for keys in case.values() for key in keys}
+    spoken |= {binding["key"] for binding in context.method.spec.get("bind", {}).values()}
+    return [
+        (key, "no parameter says what this native key does")
+        for key, origin in context.origins.items()
+        if origin.layer in canonical.PERSON and key not in spoken
+    ]
+
+
+def _code(written: project.Written) -> list[str]:
     names, _ = source_files(written.path)
-    ours = {"config.yaml", "job.yaml", lock.NAME}
-    found = []
-    for name in sorted(set(names) - ours):
-        if os.path.splitext(name)[1] == ".py":
-            why = f"{method.framework} calls such code in its own way"
-            found.append((name, f"{why}; {name} of its template stands there" if name in files else why))
-    return found
+    return [name for name in sorted(names) if os.path.splitext(name)[1] == ".py"]
+
+
+def _left(
+    written: project.Written, source: Method, target: Method, files: Mapping[str, Path | str]
+) -> list[tuple[str, str]]:
+    """Code of the source that does not come along: it is called in another way there."""
+    if source.framework == target.framework:
+        return []
+    why = f"{target.framework} calls such code in its own way"
+    return [
+        (name, f"{why}; {name} of its template stands there" if name in files else why)
+        for name in _code(written)
+    ]

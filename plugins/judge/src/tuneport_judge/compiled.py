@@ -46,7 +46,17 @@ def check(context: Context) -> Iterator[Finding]:
     named = context.facts.get("documents", {}).get(DOCUMENT)
     if isinstance(named, Mapping):
         file = str(section.get("rubric", ""))
-        yield from (replace(finding, key=DOCUMENT, file=file) for finding in _sense(named))
+        said = [*_sense(named), *_column(context, named)]
+        yield from (replace(finding, key=DOCUMENT, file=file) for finding in said)
+
+
+def _column(context: Context, document: Mapping[str, Any]) -> Iterator[Finding]:
+    """An error where the training data is known not to have the column that the rubric refers to."""
+    name, columns = document.get("reference"), context.facts.get("data", {}).get("train", {}).get("columns")
+    if name and columns and name not in columns:
+        message = f"the rubric's reference is the column {name}; the data has {', '.join(columns[:8])}"
+        hint = "name one of these, or take {reference} out of the template"
+        yield Finding("rubric-reference", "error", message, hint)
 
 
 def _secrets(context: Context, section: Mapping[str, Any]) -> Iterator[Finding]:

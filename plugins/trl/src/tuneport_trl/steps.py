@@ -8,6 +8,7 @@ from math import ceil
 from tuneport.types import Context, Finding, Json
 
 _WITHOUT_WARMUP = ("constant", "reduce_lr_on_plateau", "greedy")
+_SAMPLER = "trl/trainer/utils.py, RepeatSampler; trl/trainer/grpo_trainer.py, GRPOTrainer._get_train_sampler"
 _SOURCE = "transformers 5.24.0 transformers/trainer.py, Trainer.set_initial_training_values"
 
 
@@ -28,8 +29,13 @@ def check(context: Context) -> Iterator[Finding]:
     width = f"{batch} x {processes} x {accumulation}" if processes > 1 else f"{batch} x {accumulation}"
     if "num_generations" in context.release.keys:
         group = _whole(config, "num_generations")
-        per_epoch = _sampled(config, rows, batch * processes, accumulation, group) if group else 0
+        per_epoch = _sampled(config, rows, batch * processes, accumulation, group) if group else None
+        if per_epoch is None:
+            return
         if not per_epoch:
+            message = f"{rows} prompts do not fill one step, and the rest is dropped: nothing is trained"
+            hint = "use more prompts, or lower train_batch_size and mini_batch_size"
+            yield Finding("trl-prompts-few", "error", message, hint, "dataset_name", source=_SAMPLER)
             return
         said = f"{rows} prompts with {group} answers each at {width} answers per step"
     else:
@@ -58,17 +64,17 @@ def _whole(config: Mapping[str, Json], key: str) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 1 else None
 
 
-def _sampled(config: Mapping[str, Json], rows: int, width: int, accumulation: int, group: int) -> int:
+def _sampled(config: Mapping[str, Json], rows: int, width: int, accumulation: int, group: int) -> int | None:
     """Optimizer steps of an epoch where each prompt gets a group of answers, a round of which is sampled at a
-    time and learned from `num_iterations` times; prompts that do not fill a round are dropped.
-    trl/trainer/grpo_trainer.py, GRPOTrainer._get_train_sampler"""
+    time and learned from `num_iterations` times; prompts that do not fill a round are dropped. None where the
+    sizes do not fit one another, which a rule says."""
     given, steps = _whole(config, "generation_batch_size"), _whole(config, "steps_per_generation")
     steps = steps or (given // width if given else accumulation)
     prompts = width * steps // group
     if not prompts or width * steps % group:
-        return 0
+        return None
     passes = _whole(config, "num_iterations") or 1
-    return max(1, ceil(rows // prompts * passes * steps / accumulation))
+    return ceil(rows // prompts * passes * steps / accumulation)
 
 
 def _total(context: Context, per_epoch: int) -> int | None:
