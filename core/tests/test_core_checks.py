@@ -215,6 +215,28 @@ def test_data_that_is_not_here_is_a_note_of_validate(world: World) -> None:
     assert one(report.findings, "model-not-here").key == "--model"
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "code", "says"),
+    [
+        ("a.jsonl", b'{"a": 1}\n{broken\n', "data-broken", "line 2: it is no JSON"),
+        ("b.jsonl", b'{"a": "\xe9"}\n', "data-broken", "line 1: it is no JSON: not UTF-8"),
+        ("c.parquet", b"PAR1 and no more", "data-unreadable", "cannot be read as parquet"),
+        ("d.csv", b"a,b\n\xe9,1\n", "data-unreadable", "cannot be read as csv"),
+    ],
+)
+def test_data_that_cannot_be_read_is_said(
+    world: World, tmp_path: Path, name: str, content: bytes, code: str, says: str
+) -> None:
+    world.experiment()
+    path = tmp_path / name
+    path.write_bytes(content)
+    finding = one(world.validate(train_data=str(path)).findings, code)
+    assert says in finding.message and finding.severity == "warning"
+    path.write_bytes(b'{"a": 1}\n')
+    if name.endswith(".jsonl"):
+        assert code not in {f.code for f in world.validate(train_data=str(path)).findings}
+
+
 def test_links_odd_names_and_too_many_files_are_refused(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

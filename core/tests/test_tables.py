@@ -84,16 +84,18 @@ NOTHING = {"columns": [], "column_types": {}, "column_fields": {}, "columns_blan
     ("text", "found"),
     [
         ("", {**NOTHING, "rows": 0}),
-        ("[1]\n", {**NOTHING, "rows": 1}),
+        ("[1]\n", {"broken": (1, "it holds a list, not a record")}),
         (
             '{"a": 1}\n\n{broken\n[2]\n',
             {
-                "columns": ["a"], "column_types": {"a": "int64"}, "rows": 3, "column_fields": {},
-                "columns_blank": [], "shapes": {"a": {"number": 1, "absent": 2}},
+                "columns": ["a"], "column_types": {"a": "int64"}, "rows": 3,
+                "columns_blank": [], "shapes": {"a": {"number": 1}},
+                "broken": (3, "it is no JSON: Expecting property name enclosed in double quotes"),
             },
         ),
-        ('{"a"', {}),
-        ("[" * 100_000, {}),
+        ('{"a"', {"broken": (1, "it is no JSON: Expecting ':' delimiter")}),
+        ("[" * 100_000, {"broken": (1, "it is nested too deep")}),
+        ('{"a": "' + "x" * (1 << 20) + '"}\n', {"columns": []}),
     ],
 )  # fmt: skip
 def test_odd_lines(tmp_path: Path, text: str, found: dict[str, Any]) -> None:
@@ -107,4 +109,4 @@ def test_kinds(tmp_path: Path) -> None:
     for name in ("a.txt", "gone.jsonl", "gone.parquet"):
         assert tables.read(tmp_path / name) == {}
     (tmp_path / "b.jsonl").write_bytes(b"\xff\xfe\n")
-    assert tables.read(tmp_path / "b.jsonl") == {}
+    assert tables.read(tmp_path / "b.jsonl") == {"broken": (1, "it is no JSON: not UTF-8")}

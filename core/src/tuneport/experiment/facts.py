@@ -104,7 +104,9 @@ def gather(
             message = f"{flag} {location.value} is not on this machine"
             findings.append(Finding("data-not-here", "note", message, "it must be where the job runs", flag))
         elif path.is_file():
-            facts["data"][split] = {"path": str(path), **tables.read(path)}
+            table = dict(tables.read(path))
+            findings += _unread(flag, location.value, path, table)
+            facts["data"][split] = {"path": str(path), **table}
     model = local_path(request.model, folder)
     if model is not None and request.model is not None:
         if not model.exists():
@@ -123,6 +125,19 @@ def gather(
         if short in facts["data"]:
             facts["data"].setdefault("validation", facts["data"].pop(short))
     return facts, findings
+
+
+def _unread(flag: str, name: str, path: Path, table: dict[str, Json]) -> list[Finding]:
+    """A warning about data that cannot be read; `broken` is taken out of what is known of it."""
+    broken = table.pop("broken", None)
+    if broken is not None:
+        message = f"{flag} {name}, line {broken[0]}: {broken[1]}"
+        return [Finding("data-broken", "warning", message, "mend the line, or drop it", flag)]
+    if path.suffix in tables.KINDS and not table:
+        message = f"{flag} {name} cannot be read as {path.suffix.removeprefix('.')}"
+        hint = "look whether the file is whole, UTF-8, and what its name says"
+        return [Finding("data-unreadable", "warning", message, hint, flag)]
+    return []
 
 
 def other_models(

@@ -20,8 +20,8 @@ def read(path: Path) -> dict[str, Json]:
     """`columns`, and as far as it can be told `column_types`, `column_fields` (column of records -> names of
     their fields), `rows`, `data_source_values`, `columns_blank` (columns and `column.field`s that hold
     null, "" or an empty list in every row that was looked at) and `shapes` (see `shape`; column -> shape ->
-    the first row that has it, counted from 1, or 0 where the file says it for all); nothing for kinds that
-    nobody reads and damaged files."""
+    the first row that has it, counted from 1, or 0 where the file says it for all); `broken`, the first line
+    that is no record with what it is instead; nothing for kinds that nobody reads and damaged files."""
     import csv
 
     try:
@@ -46,8 +46,11 @@ def read(path: Path) -> dict[str, Json]:
 def _json_lines(path: Path) -> dict[str, Json]:
     with path.open("rb") as stream:
         first = stream.readline(_LINE)
-        record = json.loads(first) if first.strip() else {}
-        record = record if isinstance(record, dict) else {}
+        if len(first) == _LINE:
+            return {"columns": []}  # a row too long to be looked into
+        record, wrong = _record(first) if first.strip() else ({}, "")
+        if wrong:
+            return {"broken": (1, wrong)}
         facts: dict[str, Json] = {"columns": sorted(record)}
         facts["column_types"] = {
             name: _TYPES[type(value)] for name, value in record.items() if type(value) in _TYPES
@@ -56,11 +59,15 @@ def _json_lines(path: Path) -> dict[str, Json]:
             return facts
         sampled: list[Mapping[str, Json]] = [record] if first.strip() else []
         rows = len(sampled)
-        for line in stream:
+        for number, line in enumerate(stream, 2):
             if line.strip():
                 rows += 1
-                if rows <= _PARSED:
-                    sampled.append(_record(line))
+                if rows <= _PARSED and "broken" not in facts:
+                    record, wrong = _record(line)
+                    if wrong:
+                        facts["broken"] = (number, wrong)
+                    else:
+                        sampled.append(record)
         facts["rows"] = rows
         sources = [row["data_source"] for row in sampled if isinstance(row.get("data_source"), str)]
         if sources:  # of the first rows alone in a long file: one that is wrong there is wrong
@@ -72,27 +79,26 @@ def _json_lines(path: Path) -> dict[str, Json]:
         return facts
 
 
-def _record(line: bytes) -> Mapping[str, Json]:
-    """A row; an empty one where the line holds no record, which the framework will say."""
+def _record(line: bytes) -> tuple[Mapping[str, Json], str]:
+    """(a row, what the line is instead of one)."""
     try:
         found = json.loads(line)
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
+    except RecursionError:
+        return {}, "it is nested too deep"
+    except ValueError as error:
+        return {}, f"it is no JSON: {getattr(error, 'msg', 'not UTF-8')}"
+    return (
+        (found, "") if isinstance(found, dict) else ({}, f"it holds a {type(found).__name__}, not a record")
+    )
 
 
 def broken_line(path: Path) -> tuple[int, str]:
     """(the first line of a file of JSON lines that is no record, what it is instead), or (0, "")."""
     with path.open("rb") as stream:
         for number, line in enumerate(stream, 1):
-            try:
-                record = json.loads(line) if line.strip() else {}
-            except RecursionError:
-                return number, "it is nested too deep"
-            except ValueError as error:
-                return number, f"it is no JSON: {getattr(error, 'msg', 'not UTF-8')}"
-            if not isinstance(record, dict):
-                return number, f"it holds a {type(record).__name__}, not a record"
+            wrong = _record(line)[1] if line.strip() else ""
+            if wrong:
+                return number, wrong
     return 0, ""
 
 
