@@ -207,6 +207,17 @@ def test_flags_that_nobody_takes_are_said() -> None:
     assert check("trl dpo --beta 0.1 --beta 0.2")["key-repeated"].severity == "note"
 
 
+def test_what_the_launcher_is_told_is_named() -> None:
+    words = ["accelerate", "launch", "--config_file", "ds3.yaml", "--use_deepspeed", "--num_proceses", "4"]
+    words += ["--num_processes", "8", "trl/scripts/dpo.py", "--dataset_name", "a/b"]
+    words += ["--model_name_or_path", "b/c"]
+    found = {one.code: one for one in workflow.check(words).findings}
+    assert "accelerate is told --config_file ds3.yaml, --use_deepspeed" in found["launcher-settings"].message
+    assert found["launcher-flag"].hint == "did you mean --num_processes?"
+    plain = [*words[:2], *words[7:]]
+    assert not {"launcher-flag", "launcher-settings"} & {one.code for one in workflow.check(plain).findings}
+
+
 def test_a_configuration_file_is_below_the_command(config_file: Path) -> None:
     lines = ["learning_rate: 1e-6", "packing: 'maybe'", 'lr_scheduler_kwargs: \'{"a": "1"}\'', "numproc: 4"]
     (config_file / "c.yaml").write_text("\n".join([*lines, "env: {A: 1}"]), "utf-8")

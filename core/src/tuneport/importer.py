@@ -286,6 +286,10 @@ def _first(checked: linter.Checked, method: Method, asked: linter.Asked) -> Draf
     made.copied = named.copied
     made.config |= named.places
     made.behind, made.places = named.left, named.places
+    made.left += [
+        (f"{flag} {value}".rstrip(), "a setting of the launcher: say it by parameters or keys")
+        for flag, value in run.settings
+    ]
     made.env, left = parts.environment(run, method, asked.env)
     made.left += left
     return made

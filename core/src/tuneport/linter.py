@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from tuneport.checks import columns, composed, surface
+from tuneport.checks import columns, composed, launched, surface
 from tuneport.checks import rules as rules_module
 from tuneport.checks.undecided import UNDECIDED, Watched, depends
 from tuneport.checks.undecided import keys as undecided_keys
@@ -366,6 +366,7 @@ def _judge(
         ruled, undecided = rules_module.apply(context, checks, inert, unknown, more)
         findings = [*composed.softened(context, findings, ruled), *ruled]
         findings += columns.check(context)
+        findings += launched.check(run)
         findings += _hook_findings(context, unknown)
     name = "" if method.id == framework else method.id
     said, open_rules = tuple(ordered(findings)), tuple(undecided)

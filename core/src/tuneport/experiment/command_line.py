@@ -49,6 +49,7 @@ NEAR = "command-near"
 """The code of a command that all but starts a program; in a script it is said, too."""
 _NODES = ("--nnodes",)
 _PROCESSES = ("--nproc-per-node", "--nproc_per_node")
+_COUNTS = ("nodes", "processes", "total")
 
 
 @dataclass(slots=True)
@@ -57,7 +58,8 @@ class Invocation:
     `nodes` and `per_node` are what a launcher says, 0 where it says nothing, and `nodes` is -1 where that is
     not known; `total` counts the processes of all machines. Where a shell is started instead, `script` is the
     file it reads or `text` what it is given after `-c`. `file` and `line` say where in a script it is
-    started. `hands_to` is the launcher that gets the flags which the program does not know."""
+    started. `hands_to` is the launcher that gets the flags which the program does not know; `settings` are
+    flags of a framework's launcher that say more than hardware, with their values."""
 
     module: str = ""
     is_file: bool = False
@@ -72,6 +74,7 @@ class Invocation:
     file: str = ""
     line: int = 0
     hands_to: str = ""
+    settings: list[tuple[str, str]] = field(default_factory=list)
 
 
 def take_apart(words: Sequence[str]) -> Invocation:
@@ -303,11 +306,15 @@ def _skip(
             return rest[1:]
         if flag in alone or (len(flag) == 2 and launcher == "python" and flag not in ("-W", "-X", "-c")):
             rest = rest[1:]
+            if declared is not None:
+                found.settings.append((flag, ""))
             continue
         if not equal:
             value, rest = (rest[1] if len(rest) > 1 else ""), rest[1:]
         rest = rest[1:]
         _counted(found, flag, value, counting)
+        if declared is not None and not any(flag in counting.get(name, ()) for name in _COUNTS):
+            found.settings.append((flag, value))
     return rest
 
 
