@@ -33,7 +33,7 @@ sweep: $(VENV)/dev
 
 # Tests that need a runtime with a real framework in it; the first run builds the runtimes.
 engine: runtimes engines
-	$(BIN)/pytest -m engine
+	$(BIN)/pytest -m "engine and not upstream"
 
 # Tests that ask Hydra itself, or a release too large for every run; they build their environments.
 upstream: $(VENV)/dev

@@ -48,7 +48,7 @@ HEAVY = {
     "source .venv/bin/activate": ("Makefile", "\nVENV   := .venv\n"),
 }
 ENGINE = {
-    "tp runtime install": ("Makefile", "pytest -m engine"),
+    "tp runtime install": ("Makefile", "engine and not upstream"),
 }
 
 

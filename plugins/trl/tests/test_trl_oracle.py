@@ -43,8 +43,12 @@ def asked(
     return question(launched(compiled), folder / name, stage, name)
 
 
-# Asked together, because a process that has the release imported is dear.
-GROUPS = (("sft",), ("dpo", "kto", "rm"), ("grpo", "rloo", "opsd"))
+# Asked together, because a process that has the release imported is dear. All but the first take long.
+GROUPS = (
+    ("sft",),
+    pytest.param(("dpo", "kto", "rm"), marks=pytest.mark.upstream),
+    pytest.param(("grpo", "rloo", "opsd"), marks=pytest.mark.upstream),
+)
 
 
 @pytest.mark.timeout(900)
