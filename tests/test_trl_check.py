@@ -214,6 +214,8 @@ def test_what_the_launcher_is_told_is_named() -> None:
     found = {one.code: one for one in workflow.check(words).findings}
     assert "accelerate is told --config_file ds3.yaml, --use_deepspeed" in found["launcher-settings"].message
     assert found["launcher-flag"].hint == "did you mean --num_processes?"
+    secret = [*words[:2], "--aws_secret_access_key", "abcdef", *words[9:]]
+    assert "abcdef" not in "".join(one.message for one in workflow.check(secret).findings)
     plain = [*words[:2], *words[7:]]
     assert not {"launcher-flag", "launcher-settings"} & {one.code for one in workflow.check(plain).findings}
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tuneport.errors import Invalid
+from tuneport.experiment.secrets import is_secret
 from tuneport.shell.gaps import blank, open_
 from tuneport.shell.gaps import shown as shown_text
 from tuneport.text import closest
@@ -314,7 +315,7 @@ def _skip(
         rest = rest[1:]
         _counted(found, flag, value, counting)
         if declared is not None and not any(flag in counting.get(name, ()) for name in _COUNTS):
-            found.settings.append((flag, value))
+            found.settings.append((flag, "…" if is_secret(flag.lstrip("-").replace("-", "_")) else value))
     return rest
 
 
