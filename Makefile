@@ -4,10 +4,10 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV   := .venv
 BIN    := $(VENV)/bin
-DISTS  := schemas manifests core plugins/pytorch plugins/trl plugins/verl plugins/openrlhf plugins/nemo-rl plugins/custom plugins/judge plugins/evalkit plugins/fleet-ray plugins/fleet-slurm
+DISTS  := schemas manifests core plugins/pytorch plugins/trl plugins/verl plugins/openrlhf plugins/nemo-rl plugins/custom plugins/judge plugins/evalkit plugins/fleet-kubernetes plugins/fleet-ray plugins/fleet-slurm
 EDIT   := $(foreach dist,$(DISTS),-e $(dist))
 STAMPS := pyproject.toml constraints.txt $(DISTS:%=%/pyproject.toml)
-SOURCE := core/src plugins/pytorch/src plugins/trl/src plugins/verl/src plugins/openrlhf/src plugins/nemo-rl/src plugins/custom/src plugins/judge/src plugins/evalkit/src plugins/fleet-ray/src plugins/fleet-slurm/src
+SOURCE := core/src plugins/pytorch/src plugins/trl/src plugins/verl/src plugins/openrlhf/src plugins/nemo-rl/src plugins/custom/src plugins/judge/src plugins/evalkit/src plugins/fleet-kubernetes/src plugins/fleet-ray/src plugins/fleet-slurm/src
 
 .PHONY: demo test lint check sweep engine engines upstream runtimes bench clean
 
@@ -46,8 +46,10 @@ runtimes: $(VENV)/dev
 	$(BIN)/tp runtime install evalkit@lm-eval-0.4.13 --variant cpu
 	$(BIN)/tp runtime install evalkit@evalscope-1.14.1 --variant cpu
 
-# What fleets are tested against: a real Slurm and a real Ray, started and ended by the tests.
+# What fleets are tested against: a real Slurm, a real Ray, and the API of a real Kubernetes, started and ended
+# by the tests. Kubernetes has to be built, once, in ten minutes.
 engines:
+	-tools/engines/kubernetes.sh install
 	-tools/engines/slurm.sh install
 	tools/engines/ray.sh install
 

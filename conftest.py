@@ -11,6 +11,7 @@ import pytest
 # test interrupts would never hear it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+pytest.register_assert_rewrite("tuneport.testing.fleets")
 ONE_IN = 6
 
 

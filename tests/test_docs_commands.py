@@ -204,11 +204,12 @@ def environment(page: str, folder: Path, *, whole: bool) -> dict[str, str]:
             env.setdefault("PIP_CONFIG_FILE", str(pip))
     if page == "CONTRIBUTING.md":
         env |= _clone(folder)
-    if page == "docs/plugins.md":
-        # The page's own package is really installed, but beside the environment and from this machine alone.
+    if page in ("docs/plugins.md", "CONTRIBUTING.md"):
+        # The page's own packages are really installed, beside the environment and from this machine alone.
         site = folder / "site"
         site.mkdir()
-        env |= {"PIP_TARGET": str(site), "PIP_NO_DEPS": "1", "PIP_NO_INDEX": "1", "PYTHONPATH": str(site)}
+        env |= {"PIP_TARGET": str(site), "PIP_NO_DEPS": "1", "PIP_NO_INDEX": "1"}
+        env["PYTHONPATH"] = ":".join(filter(None, (str(site), env.get("PYTHONPATH", ""))))
         env |= {"PIP_NO_BUILD_ISOLATION": "0"}  # pip reads this one backwards: it means without isolation
     return env
 

@@ -262,11 +262,11 @@ def test_every_setting_is_documented() -> None:
 WHERE = {
     "docs/manifests.md": ("framework", "release", "method", "rules", "vocabulary", "surface"),
     "docs/experiments.md": ("job", "project", "site", "resources", "facts"),
-    "docs/command-line.md": ("plan", "findings"),
+    "docs/command-line.md": ("plan", "findings", "upstream-diff"),
     "docs/concepts.md": ("lock",),
     "docs/judge.md": ("judge", "rubric"),
     "docs/evaluation.md": ("scores",),
-    "docs/fleets.md": ("fleets",),
+    "docs/fleets/index.md": ("fleets",),
 }
 
 

@@ -29,20 +29,30 @@ def test_every_release_has_an_image_or_a_file_that_builds_one() -> None:
     for framework in catalog.frameworks():
         for release in catalog.releases(framework):
             runtime = catalog.release_spec(framework, release)["runtime"]
-            if "image" in runtime.get("oci", {}) or "venv" not in runtime:
+            build = runtime.get("oci", {}).get("build")
+            if "image" in runtime.get("oci", {}) or ("venv" not in runtime and not build):
                 continue
             text = (ROOT / FOLDER / f"Dockerfile.{framework}").read_text("utf-8")
             assert f" {release}" in text.split("\nFROM")[0]
             lines = (
                 (ROOT / FOLDER / f"requirements/{framework}-{release}.txt").read_text("utf-8").splitlines()
             )
-            pinned = {
-                item for variant in runtime["venv"]["variants"].values() for item in variant["requirements"]
-            }
+            variants = [build] if build else runtime["venv"]["variants"].values()
+            pinned = {item for variant in variants for item in variant["requirements"]}
             assert lines and set(lines) <= pinned
             for line in lines:
                 (version,) = Requirement(line).specifier
                 assert version.operator == "=="
+
+
+def test_what_is_compiled_is_what_the_wheel_asks_for_and_comes_after_torch() -> None:
+    for release in catalog.releases("openrlhf"):
+        spec = catalog.release_spec("openrlhf", release)
+        build = spec["runtime"]["oci"]["build"]
+        pinned = dict(item.split("==") for item in (*build["requirements"], *build["compiled"]))
+        assert {name: str(version) for name, version in spec["pins"].items()}.items() <= pinned.items()
+        assert pinned["openrlhf"] == release
+        assert {item.split("==")[0] for item in build["compiled"]} == {"flash-attn", "deepspeed"}
 
 
 @pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.name)

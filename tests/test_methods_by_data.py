@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from tuneport.cli.methods import DATA
@@ -40,6 +41,40 @@ def test_data_names_its_methods(words: str, kind: str, method: str) -> None:
 def test_a_framework_may_be_named_beside_the_data() -> None:
     lines = tp("methods", "verl", "--data", "demonstrations").stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["verl/sft"]
+
+
+@pytest.mark.parametrize(
+    ("row", "some", "others"),
+    [
+        (
+            {"prompt": "q", "chosen": "a", "rejected": "b"},
+            ["trl/dpo", "nemo-rl/rm"],
+            ["verl/grpo", "trl/sft"],
+        ),
+        ({"messages": [{"role": "user", "content": "q"}]}, ["verl/sft", "trl/sft"], ["openrlhf/sft"]),
+        ({"prompt": "q", "completion": "a", "label": True}, ["trl/kto"], ["trl/dpo"]),
+        (
+            {"data_source": "a", "prompt": [], "reward_model": {"ground_truth": "1"}},
+            ["verl/grpo"],
+            ["verl/sft"],
+        ),
+        ({"data_source": "a", "prompt": []}, [], ["verl/grpo"]),
+        ({"pears": 1}, [], ["trl/sft"]),
+    ],
+)
+def test_a_file_names_the_methods_that_read_its_rows(
+    tmp_path: Path, row: object, some: list[str], others: list[str]
+) -> None:
+    (tmp_path / "a.jsonl").write_text(json.dumps(row), "utf-8")
+    document = json.loads(tp("methods", "--data", str(tmp_path / "a.jsonl"), "--json").stdout)
+    found = {entry["method"] for entry in document["methods"]}
+    assert found.issuperset(some) and found.isdisjoint(others)
+
+
+def test_a_file_without_rows_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("x")
+    done = tp("methods", "--data", str(tmp_path / "a.txt"))
+    assert done.returncode == 2 and "no rows are seen" in done.stderr
 
 
 def test_every_method_says_what_it_starts_from() -> None:

@@ -277,6 +277,40 @@ def test_what_cannot_be_carried_is_refused(project: api.Project) -> None:
     assert not (project.folder.experiments / "b").exists()
 
 
+def test_a_term_that_stays_behind_is_a_warning(project: api.Project) -> None:
+    project.new("a", "verl/grpo")
+    reward = ("use_kl_in_reward=true", "kl_coef=0.01", "use_kl_loss=false")
+    lost = [one for one in ported("a", "nemo-rl/grpo", "b", sets=reward).findings if one.code == "port-lost"]
+    assert [(one.key, one.severity) for one in lost] == [("kl_coef", "warning")]
+    plain = ported("a", "nemo-rl/grpo", "c", sets=("use_kl_loss=true", "kl_loss_coef=0.01"))
+    assert "port-lost" not in {one.code for one in plain.findings}
+
+
+def test_what_measures_and_what_trains_have_nothing_to_carry(project: api.Project) -> None:
+    project.new("a", "verl/grpo")
+    project.new("e", "evalkit/benchmark")
+    for name, method in (("e", "verl/grpo"), ("a", "evalkit/benchmark")):
+        with pytest.raises(Invalid, match="measures a finished model") as raised:
+            flags = Flags(model="org/model", sets=("tasks=[gsm8k]",)) if name == "e" else Flags(**REQUEST)
+            workflow.port(name, flags, method, "z")
+        assert raised.value.code == "port-kind"
+    assert not (project.folder.experiments / "z").exists()
+
+
+@pytest.mark.parametrize("value", [2**63, 10**400, -(2**64)])
+def test_a_number_that_nothing_holds_is_refused(project: api.Project, value: int) -> None:
+    project.new("a", "trl/grpo")
+    found = workflow.validate("a", Flags(**REQUEST, sets=(f"train_batch_size={value}",))).findings
+    assert [one.code for one in found if one.severity == "error"] == ["param-value"]
+
+
+def test_a_batch_that_is_not_whole_is_said_once(project: api.Project) -> None:
+    project.new("a", "trl/grpo")
+    sets = ("train_batch_size=64", "rollouts_per_prompt=8", "mini_batch_size=3")
+    found = workflow.validate("a", Flags(**REQUEST, sets=sets)).findings
+    assert [one.code for one in found if one.severity == "error"] == ["param-fraction"]
+
+
 def tp(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "tuneport", *words], capture_output=True, text=True, check=False

@@ -29,13 +29,18 @@ from test_verl_rules_corpus import names, validate
 ROOT = Path(__file__).resolve().parents[1]
 CORPUS = Path(os.environ.get("TUNEPORT_CORPUS") or ROOT.parent / "shared" / "corpus") / "accept" / "trl"
 needs_corpus = pytest.mark.skipif(not CORPUS.is_dir(), reason=f"no corpus of invocations in {CORPUS}")
-RELEASES = catalog.releases("trl")
+PROVED = ("1.10.0", "1.16.0")
+# All of them; those that were adopted from these two are a part of what `make test` looks at.
+RELEASES = [
+    *PROVED,
+    *(pytest.param(one, marks=pytest.mark.sweep) for one in catalog.releases("trl") if one not in PROVED),
+]
 MISTAKES = json.loads((ROOT / "tests/data/mistakes/trl.json").read_text("utf-8"))
 REPORTS = json.loads((ROOT / "tests/data/reports/trl.json").read_text("utf-8"))
 # Published, and refused by the release that publishes it: the flag was removed from the script.
 REFUSED = {"docs-source-distributing_training-b7": "max_seq_length"}
 # Reports that say themselves that they may be over, and by which release.
-OVER = {("trl-3067", "1.16.0"), ("trl-422", "1.10.0"), ("trl-422", "1.16.0")}
+OVER = {("trl-3067", "1.16.0"), *(("trl-422", release) for release in catalog.releases("trl"))}
 # Flags of what starts the script: no keys of it.
 LAUNCHER = ("num_processes", "accelerate_config")
 
@@ -218,6 +223,44 @@ def test_what_the_launcher_is_told_is_named() -> None:
     assert "abcdef" not in "".join(one.message for one in workflow.check(secret).findings)
     plain = [*words[:2], *words[7:]]
     assert not {"launcher-flag", "launcher-settings"} & {one.code for one in workflow.check(plain).findings}
+
+
+SETTINGS = {"distributed_type": "DEEPSPEED", "mixed_precision": "bf16", "num_machines": 2, "num_processes": 8}
+
+
+@pytest.mark.parametrize("start", ["trl sft --accelerate_config", "accelerate launch --config_file"])
+def test_a_file_of_the_launcher_is_read(start: str, tmp_path: Path) -> None:
+    """Its counts are those of the flags, unknown keys are refused, and what the trainer replaces is said."""
+    file = tmp_path / "a.yaml"
+    module = "" if start.startswith("trl") else "-m trl.scripts.sft"
+
+    def said(settings: object, more: str = "") -> dict[str, Finding]:
+        file.write_text(json.dumps(settings), "utf-8")
+        command = f"{start} {file} {module} --model_name_or_path a/b --dataset_name c/d {more}"
+        checked = linter.check(command.split(), linter.Asked())
+        pools.append([(pool.nodes, pool.gpus_per_node) for pool in checked.context.topology.pools])
+        return {finding.code: finding for finding in checked.findings}
+
+    pools: list[list[tuple[int, int]]] = []
+    note = said(SETTINGS)["launcher-settings"]
+    assert "distributed_type DEEPSPEED" in note.message and pools[-1] == [(2, 4)]
+    assert "launcher-file" not in said(SETTINGS, "--bf16 true")
+    inert = said(SETTINGS, "--fp16 true --bf16 false")["launcher-file"]
+    assert (inert.severity, inert.key) == ("warning", "fp16")
+    refused = said({**SETTINGS, "num_proceses": 4})["launcher-file"]
+    assert (refused.severity, refused.hint) == ("error", "did you mean num_processes?")
+    assert said([1])["launcher-file"].severity == "error"
+    file.write_bytes(b"\xff\xfe")
+    command = f"{start} {file} {module} --model_name_or_path a/b --dataset_name c/d"
+    assert "launcher-file" in check(command)
+
+
+def test_a_name_that_comes_with_the_trainer_is_known() -> None:
+    rest = "--model_name_or_path a/b --dataset_name c/d"
+    known = check(f"trl sft --accelerate_config zero3 {rest}")
+    assert "--accelerate_config zero3" in known["launcher-settings"].message and "launcher-file" not in known
+    assert check(f"trl sft --accelerate_config zro3 {rest}")["launcher-file"].hint == "did you mean zero3?"
+    assert "launcher-file" not in check(f"trl sft --accelerate_config elsewhere/x.yaml {rest}")
 
 
 def test_a_configuration_file_is_below_the_command(config_file: Path) -> None:

@@ -74,7 +74,8 @@ def _image(framework: str, runtime: Mapping[str, Any]) -> str:
     published = runtime.get("oci", {}).get("image", "")
     if published:
         return f"`{published}`"
-    if "venv" not in runtime or not (ROOT / f"deploy/docker/Dockerfile.{framework}").exists():
+    built = "venv" in runtime or "build" in runtime.get("oci", {})
+    if not built or not (ROOT / f"deploy/docker/Dockerfile.{framework}").exists():
         return "none known here: bring one"
     return f"none known here; `deploy/docker/Dockerfile.{framework}` builds one"
 

@@ -143,14 +143,32 @@ def test_moved_keys_are_told_where_they_went(world: World) -> None:
     assert found[1].hint == "write eval.when"
 
 
-def test_a_deprecated_release_warns_with_its_end(world: World) -> None:
+@pytest.mark.parametrize(
+    ("said", "code", "severity", "words"),
+    [
+        ('status: deprecated\nsunset: "2999-01-31"', "release-deprecated", "warning", "ends on 2999-01-31"),
+        ("status: deprecated", "release-deprecated", "warning", "is deprecated"),
+        ("deprecated: 2020-01-31", "release-deprecated", "warning", "is deprecated"),
+        ("deprecated: 2999-01-31", "release-deprecated", "note", "will be deprecated on 2999-01-31"),
+        ("sunset: 2999-01-31", "release-deprecated", "note", "ends on 2999-01-31"),
+        ("deprecated: 2020-01-31\nsunset: 2020-02-29", "release-sunset", "warning", "its end on 2020-02-29"),
+    ],
+)
+def test_the_dates_of_a_release_are_said_and_stop_nothing(
+    world: World, said: str, code: str, severity: str, words: str
+) -> None:
     world.own_manifests()
-    world.edit("releases/1.0.0.yaml", "status: supported", 'status: deprecated\nsunset: "2030-01-31"')
     world.experiment()
-    finding = one(world.validate().findings, "release-deprecated")
-    assert finding.severity == "warning"
-    assert "2030-01-31" in finding.message
-    assert world.validate().ok
+    before = world.plan_json()
+    world.edit("releases/1.0.0.yaml", "status: supported", said)
+    report = world.validate()
+    finding = one(report.findings, code)
+    assert finding.severity == severity and words in finding.message
+    assert report.ok and world.plan_json() == before, "no lock goes stale and no plan changes"
+    other = world.experiment(name="other", version="2.0.0")
+    assert other.is_dir() and not {"release-deprecated", "release-sunset"} & {
+        one.code for one in world.validate("other").findings
+    }
 
 
 def test_the_request_itself_is_judged(world: World) -> None:

@@ -49,7 +49,9 @@ def test_columns_types_rows_and_a_constant_column(tmp_path: Path, content: bytes
         "columns": list(TYPES),
         "column_types": TYPES,
         "shapes": {name: {SHAPES.get(kind, kind): 0} for name, kind in TYPES.items()}
-        | {"prompt": {"messages": 0}},
+        | {"prompt": {"messages": 0}, "reward_model.style": {"text": 0}}
+        | {"reward_model.ground_truth": {"text": 0}, "extra_info.index": {"number": 0}}
+        | {"extra_info.split": {"text": 0}, "tags.a": {"number": 0}},
         "column_fields": {
             "reward_model": ["style", "ground_truth"],
             "extra_info": ["index", "split"],

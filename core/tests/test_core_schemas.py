@@ -122,7 +122,8 @@ CANDIDATES = [
     "acme", "acme/tune", "_base", "1.0.0", "1.0.0.json", "2030-01-31", "train.py", "acme.cli",
     f"sha256:{'0' * 64}", "0" * 64, "0" * 40, "trainer", "teacher", "acme-two-words", "learning_rate",
     "me/set@v1", "x", "main",
-    "A_VARIABLE", "text.", "a-b", "2601.00001", "http://h/v1",
+    "A_VARIABLE", "text.", "a-b", "2601.00001", "http://h/v1", "acme-{version}", "3.11",
+    f"ed25519:{'A' * 43}=",
 ]  # fmt: skip
 ODD: list[Any] = [
     None, True, 0, -1, 0.5, 1, 10**9, "", "x", "BAD NAME!", "../x", "/abs", "a\\b", "a\0b", " ", "9", "-",

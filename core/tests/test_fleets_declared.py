@@ -234,6 +234,13 @@ def test_the_plugin_of_the_kind_checks_its_own_settings(
     assert (5, "unknown key 'sise'", "did you mean 'size'?") in found and any(
         line == 6 for line, _, _ in found
     )
+    world.experiment()
+    assert [
+        (f.line, f.severity) for f in world.validate(fleet="c").findings if f.code == "fleet-setting"
+    ] == [
+        (5, "error"),
+        (6, "error"),
+    ]
     declare(world, "fleets: {c: {kind: cloud, size: 3, partition: x}}", "")
     with pytest.raises(Invalid):
         fleets.connect(fleets.find("c", find_project()))

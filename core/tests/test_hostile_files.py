@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from tuneport.experiment import lock as lock_module
+from tuneport.testing.hostile import KEYS, YAML
 
 from .core_support import MANIFESTS, TP, Warm, World
 
@@ -133,30 +134,6 @@ def said(document: Any) -> set[str]:
     return found | ({document["error"]["code"]} if "error" in document else set())
 
 
-BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
-    f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12)
-)
-MERGES = "b: &b {" + ",".join(f"k{i}: 1" for i in range(9_000)) + "}\nl:\n" + "- {<<: *b}\n" * 9_000
-
-# what, content, the code that is said (of a file that holds keys and values)
-YAML: list[tuple[str, str | bytes, str]] = [
-    ("python tag", "a: !!python/object/apply:os.system ['touch it-ran']\n", "yaml-tag"),
-    ("python module tag", "a: !!python/module:evil_module\n", "yaml-tag"),
-    ("python name tag", "a: !!python/name:evil_module.x\n", "yaml-tag"),
-    ("alias bomb", BOMB, "yaml-too-many"),
-    ("merge bomb", MERGES, "yaml-too-many"),
-    ("10 MB scalar", "a: " + "x" * (10 << 20), "file-too-large"),
-    ("3 MB scalar", "a: " + "x" * (3 << 20), "yaml-too-large"),
-    ("4 MB of keys", "".join(f"k{i}: {i}\n" for i in range(250_000)), "yaml-too-many"),
-    ("deep flow", "a: " + "[" * 100_000, "yaml-syntax"),
-    ("deep block", "".join(" " * i + f"k{i}:\n" for i in range(500)), "yaml-too-deep"),
-    ("NUL", b"a: \x00\n", "yaml-syntax"),
-    ("escaped NUL", 'a: "\\0"\n', "yaml-nul"),
-    ("binary", bytes(range(256)) * 100, "file-encoding"),
-    ("duplicate keys", "env: {A: x}\nenv: {B: y}\n", "yaml-duplicate-key"),
-    ("two documents", "a: 1\n--- \nb: 2\n", "yaml-documents"),
-    ("a list as key", "? [a]\n: b\n", "yaml-key"),
-]
 IDS = [row[0] for row in YAML]
 
 
@@ -239,23 +216,6 @@ def test_every_other_yaml_file(trap: Trap, number: int) -> None:
 
 
 # --- configurations that are sound YAML
-
-KEYS = [
-    ("a component", "_component_: os.system\n_target_: evil_module.run\n", "key-unknown"),
-    ("a reference to a file", "extra: {$ref: 'file:///etc/passwd'}\n", ""),
-    ("interpolation", "out: {label: '${oc.env:HOME} ${evil_module:x} {output_dir}'}\n", ""),
-    ("a format string", "out: {label: '{0.__class__.__mro__} %s %(x)s'}\n", ""),
-    ("bidirectional text", 'out: {label: "\\u202Egnp.exe"}\n"a\\u2066b": 1\n', "key-unknown"),
-    ("terminal escapes", '"\\e[2J\\e]0;x\\a": 1\n', "key-unknown"),
-    ("a shell", "out: {label: '$(touch it-ran) `touch it-ran`; touch it-ran'}\n", ""),
-    ("20000 unknown keys", "".join(f"unknown_key_{i}: {i}\n" for i in range(20_000)), "key-unknown"),
-    ("a long key", f"{'k' * 900}: 1\n", "key-unknown"),
-    ("a very long key", f"? {'k' * 200_000}\n: 1\n", "key-unknown"),
-    ("infinity", "optim: {lr: .inf}\n", "key-not-finite"),
-    ("a huge number", f"optim: {{lr: {'9' * 200_000}}}\ntrain: {{steps: {'9' * 300}}}\n", "key-type"),
-    ("many parts", f"{'.'.join('abcdefgh' * 20)}: 1\n", "key-unknown"),
-    ("dunder keys", "__class__: {__init__: {__globals__: 1}}\n", "key-unknown"),
-]
 
 
 @pytest.mark.parametrize(("what", "config", "code"), KEYS, ids=[row[0] for row in KEYS])

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from tuneport.experiment import tables
 
@@ -32,6 +34,8 @@ def test_columns_fields_and_sources_of_json_lines(tmp_path: Path) -> None:
             "reward_model": {"record": 1, "null": 3},
             "n": {"number": 1},
             "tags": {"list": 1, "empty": 2, "null": 3},
+            "reward_model.style": {"text": 1, "absent": 2},
+            "reward_model.ground_truth": {"absent": 1, "text": 2},
         },
         "rows": 3,
     }
@@ -104,9 +108,122 @@ def test_odd_lines(tmp_path: Path, text: str, found: dict[str, Any]) -> None:
 
 
 def test_kinds(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("a,b\n1,2\n3,4\n")
-    assert tables.read(tmp_path / "a.csv") == {"columns": ["a", "b"], "rows": 2}
-    for name in ("a.txt", "gone.jsonl", "gone.parquet"):
+    (tmp_path / "a.csv").write_text("a,b\n1,2\n\n3,4\n")
+    shapes = {"a": {"number": 1}, "b": {"number": 1}}
+    assert tables.read(tmp_path / "a.csv") == {"columns": ["a", "b"], "rows": 2, "shapes": shapes}
+    for name in ("a.txt", "gone.jsonl", "gone.parquet", "gone.json", "gone.npz"):
         assert tables.read(tmp_path / name) == {}
     (tmp_path / "b.jsonl").write_bytes(b"\xff\xfe\n")
     assert tables.read(tmp_path / "b.jsonl") == {"broken": (1, "it is no JSON: not UTF-8")}
+
+
+def test_values_between_separators_are_what_a_reader_makes_of_them(tmp_path: Path) -> None:
+    """Numbers and truth values where a whole column is, and null for what stands for nothing."""
+    (tmp_path / "a.tsv").write_text("n\tb\tt\ts\n1\tTrue\tx\t1\n2.5\tfalse\tNA\t\n\t\t\ty\n")
+    assert tables.read(tmp_path / "a.tsv")["shapes"] == {
+        "n": {"number": 1, "null": 3},
+        "b": {"bool": 1, "null": 3},
+        "t": {"text": 1, "null": 2},
+        "s": {"text": 1, "null": 2},
+    }
+
+
+def test_a_document_of_records_is_read_as_lines_of_them_are(tmp_path: Path) -> None:
+    rows = [{"a": "x", "n": 1}, {"a": "y", "n": 1}]
+    expected = lines(tmp_path / "a.jsonl", rows)
+    (tmp_path / "a.json").write_text(json.dumps(rows, indent=1))
+    assert tables.read(tmp_path / "a.json") == expected and expected["constant"] == {"n": 1}
+    (tmp_path / "a.json").write_text((tmp_path / "a.jsonl").read_text())
+    assert tables.read(tmp_path / "a.json") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('{"data": [\n{"a": 1}]}', {"columns": []}),
+        ('[{"a": 1}, 2]', {"broken": (2, "it holds a int, not a record")}),
+        ("[{", {}),
+        ("[" * 100_000, {}),
+        ("", {**NOTHING, "rows": 0}),
+        ("[]", {**NOTHING, "rows": 0}),
+        ("no", {}),
+    ],
+)
+def test_odd_documents(tmp_path: Path, text: str, found: dict[str, Any]) -> None:
+    (tmp_path / "a.json").write_text(text)
+    assert tables.read(tmp_path / "a.json") == found
+
+
+def saved(path: Path, rows: list[dict[str, Any]], **state: Any) -> Path:
+    """What `datasets` writes: a stream of Arrow in parts, and two files about it."""
+    table = pa.Table.from_pylist(rows)
+    path.mkdir(parents=True)
+    part = str(path / "data-00000-of-00001.arrow")
+    with pa.OSFile(part, "wb") as file, pa.ipc.new_stream(file, table.schema) as stream:
+        stream.write_table(table, max_chunksize=2)
+    info = {"features": {name: {"dtype": "string", "_type": "Value"} for name in table.column_names}}
+    (path / "dataset_info.json").write_text(json.dumps(info))
+    state = {"_data_files": [{"filename": "data-00000-of-00001.arrow"}], **state}
+    (path / "state.json").write_text(json.dumps(state))
+    return path
+
+
+def test_the_rows_of_a_saved_folder(tmp_path: Path) -> None:
+    turn = [{"role": "user", "content": "x"}]
+    rows = [{"p": turn, "l": True}, {"p": turn, "l": None}, {"p": [], "l": True}]
+    found = tables.read(saved(tmp_path / "one", rows))
+    assert found["rows"] == 3 and found["columns"] == ["p", "l"] and found["format"] == "saved"
+    assert found["shapes"] == {"p": {"messages": 1, "empty": 3}, "l": {"bool": 1, "null": 2}}
+    saved(tmp_path / "many/train", rows)
+    (tmp_path / "many/dataset_dict.json").write_text('{"splits": ["train", "test"]}')
+    assert tables.read(tmp_path / "many") == found
+    (tmp_path / "many/dataset_dict.json").write_text('{"splits": ["test"]}')
+    assert tables.read(tmp_path / "many") == {"columns": []}
+    chosen = saved(tmp_path / "chosen", rows, _indices_data_files=[{"filename": "indices.arrow"}])
+    assert tables.read(chosen) == {"columns": ["p", "l"], "format": "saved"}
+    long = tables.read(saved(tmp_path / "long", [{"t": str(n)} for n in range(1001)]))
+    assert "rows" not in long and long["shapes"] == {"t": {"text": 1}}
+
+
+@pytest.mark.parametrize("what", ["cut", "empty", "gone", "state", "outside", "no features"])
+def test_damaged_folders_tell_nothing(tmp_path: Path, what: str) -> None:
+    path = saved(tmp_path / "d", [{"t": "x"}])
+    part = path / "data-00000-of-00001.arrow"
+    if what == "cut":
+        part.write_bytes(part.read_bytes()[:200])
+    elif what == "empty":
+        part.write_bytes(b"")
+    elif what == "gone":
+        part.unlink()
+    elif what == "state":
+        (path / "state.json").write_text("[" * 100_000)
+    elif what == "outside":
+        part.rename(tmp_path / part.name)
+        (path / "state.json").write_text(json.dumps({"_data_files": [{"filename": f"../{part.name}"}]}))
+    else:
+        (path / "dataset_info.json").write_text("{}")
+    assert tables.read(path) == {}
+
+
+def test_rows_that_share_no_column_are_looked_at_in_passing(tmp_path: Path) -> None:
+    rows = [{f"{row}-{column}": 1 for column in range(60)} for row in range(50)]
+    assert lines(tmp_path / "a.jsonl", rows)["shapes"] == {}
+
+
+def test_a_folder_of_something_else_tells_nothing(tmp_path: Path) -> None:
+    assert tables.read(tmp_path) == {}
+
+
+def test_arrays(tmp_path: Path) -> None:
+    images, labels = np.zeros((5, 8, 8), "float32"), np.arange(5)
+    np.savez(tmp_path / "a.npz", images=images, labels=labels)
+    assert tables.read(tmp_path / "a.npz") == {
+        "columns": ["images", "labels"],
+        "shapes": {"images": {"list": 0}, "labels": {"number": 0}},
+        "rows": 5,
+    }
+    np.savez_compressed(tmp_path / "b.npz", images=images, labels=np.array(["a", "b"]))
+    found = tables.read(tmp_path / "b.npz")
+    assert found["shapes"] == {"images": {"list": 0}, "labels": {"text": 0}} and "rows" not in found
+    (tmp_path / "c.npz").write_bytes(b"PK")
+    assert tables.read(tmp_path / "c.npz") == {}

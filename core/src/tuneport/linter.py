@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from tuneport.checks import columns, composed, launched, surface
+from tuneport.checks import columns, composed, launched, launcher_file, surface
 from tuneport.checks import rules as rules_module
 from tuneport.checks.undecided import UNDECIDED, Watched, depends
 from tuneport.checks.undecided import keys as undecided_keys
@@ -320,6 +320,8 @@ def _judge(
     findings: list[Finding],
 ) -> Checked:
     env = {name: value for name, value in {**asked.env, **run.env}.items() if not open_(value)}
+    held, problems = launcher_file.take(run)
+    findings += problems
     unread = tuple(finding for finding in findings if finding.severity == "error")
     layers = Layers(release.keys)
     for name, value in applied.own.items():
@@ -365,8 +367,8 @@ def _judge(
         more = open_questions.variables(method, unknown, run.env)
         ruled, undecided = rules_module.apply(context, checks, inert, unknown, more)
         findings = [*composed.softened(context, findings, ruled), *ruled]
-        findings += columns.check(context)
-        findings += launched.check(run)
+        findings += columns.check(context, unknown)
+        findings += launched.check(run, held, config)
         findings += _hook_findings(context, unknown)
     name = "" if method.id == framework else method.id
     said, open_rules = tuple(ordered(findings)), tuple(undecided)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -81,6 +82,11 @@ def validate(name: str, given: Flags) -> Report:
     return Report(compiled.findings, shown, compiled)
 
 
+def judge(written: project_module.Written, given: Flags) -> Compiled:
+    """The compilation of an experiment that need not be on disk as it is given; its lock is believed."""
+    return _compile(written, given, ())[0]
+
+
 def _compile(
     written: project_module.Written, given: Flags, findings: Sequence[Finding]
 ) -> tuple[Compiled, Mapping[str, Json]]:
@@ -112,6 +118,7 @@ def _compile(
         rules=catalog.rules(method.framework, version, method.spec.get("rules", [])),
         param_origins=asked.param_origins,
         appended=_appended(written),
+        today=time.strftime("%Y-%m-%d", time.gmtime()),
     )
     hooks = Hooks(method.framework, _policies(written))
     earlier = (*findings, *asked.findings, *based, *choice_findings, *file_findings, *seen, *broken)

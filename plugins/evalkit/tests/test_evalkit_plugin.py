@@ -144,6 +144,27 @@ def test_one_copy_for_each_device_where_transformers_computes(
     argv = words(compiled(project, LM_EVAL, config, profile=profile))
     assert ("torch.distributed.run" in argv) == several
     assert ("--nproc_per_node=4" in argv) == several
+    if (
+        several
+    ):  # docs of the harness: a launcher starts a copy a device, each takes its part of the questions
+        at = argv.index("torch.distributed.run")
+        assert argv[at - 1] == "-m" and argv[at + 1 :][argv[at + 1 :].index("-m") + 1] == "lm_eval"
+
+
+def test_what_does_nothing_is_named_inside_a_mapping_too(project: api.Project) -> None:
+    for config in ({"model_args": {"tensor_parallel_size": 2}}, {"model_args.tensor_parallel_size": 2}):
+        found = compiled(project, LM_EVAL, config, profile="h200:2")
+        said = [one for one in found.findings if one.code == "inert-key"]
+        assert len(said) == 1 and said[0].key.endswith("tensor_parallel_size"), said
+
+
+def test_the_harness_own_judge_has_parameters(project: api.Project) -> None:
+    sets = {"task_judge": "org/judge", "task_judge_url": "http://h/v1", "task_judge_strategy": "llm"}
+    found = compiled(project, EVALSCOPE, {}, set=sets)
+    assert not codes(found), findings_text(found.findings)
+    (given,) = [word for word in map(str, words(found)) if word.startswith("--judge-model-args=")]
+    assert json.loads(given.partition("=")[2]) == {"model_id": "org/judge", "api_url": "http://h/v1"}
+    assert "--judge-strategy=llm" in words(found)
 
 
 def test_what_the_runtime_does_not_hold_is_an_error_unless_an_image_does(project: api.Project) -> None:
@@ -238,11 +259,13 @@ SCALE = {"min": 1, "max": 5, "step": 1}
         (JUDGE, {**RUBRIC, "scale": {"min": 0, "max": 1, "step": 2}}, "rubric-scale"),
         (JUDGE, {**RUBRIC, "criteria": RUBRIC["criteria"] * 2}, "rubric-criteria"),
         (JUDGE, {**RUBRIC, "template": "{criteria} {question}"}, "rubric-template"),
-        (JUDGE, {**RUBRIC, "template": "{criteria} {answer} {reference}"}, "rubric-template"),
+        (JUDGE, {**RUBRIC, "template": "{question} {criteria} {answer} {reference}"}, "rubric-template"),
+        (JUDGE, {**RUBRIC, "scale": {"min": 0, "max": 10, "step": 3}}, "rubric-scale"),
+        (JUDGE, {**RUBRIC, "template": "{answer} {criteria}"}, "rubric-unused"),
         (JUDGE, {**RUBRIC, "reference": "solution"}, "rubric-unused"),
-        (JUDGE, {**RUBRIC, "template": "{answer}"}, "rubric-unused"),
-        (JUDGE, {**RUBRIC, "template": "{criteria} {answer} {anwser}"}, "rubric-placeholder"),
-        (JUDGE, {**RUBRIC, "template": '{criteria} {answer} {"a": {}} {Some Text}'}, ""),
+        (JUDGE, {**RUBRIC, "template": "{question} {answer}"}, "rubric-unused"),
+        (JUDGE, {**RUBRIC, "template": "{question} {criteria} {answer} {anwser}"}, "rubric-placeholder"),
+        (JUDGE, {**RUBRIC, "template": '{question} {criteria} {answer} {"a": {}} {Some Text}'}, ""),
         (JUDGE, {**RUBRIC, "examples": example({"other": 1})}, "rubric-example"),
         (JUDGE, {**RUBRIC, "examples": example({"correct": 6})}, "rubric-example"),
         (JUDGE, {**RUBRIC, "scale": SCALE, "examples": example({"correct": 1.5})}, "rubric-example"),

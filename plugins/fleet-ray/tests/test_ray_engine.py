@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import json
 import os
-import random
 import subprocess
 import sys
 import time
@@ -16,11 +15,10 @@ from typing import Any
 
 import pytest
 from tuneport.compiler.ray_cluster import SCRIPT
-from tuneport.errors import Unavailable
 from tuneport.experiment import create, fleets
-from tuneport.fleets.failure import NotStarted
 from tuneport.jobs.control import Control
 from tuneport.jobs.model import Record
+from tuneport.testing.fleets import FleetTests, lost_after
 from tuneport.types import Command, FileSpec, Pool, Ref
 from tuneport_fleet_ray.fleet import RayFleet
 
@@ -77,6 +75,27 @@ def until(what: Callable[[], Any], seconds: float = 60) -> Any:
 
 def said(control: Control, job: Record, **more: Any) -> list[str]:
     return [line.text for line in control.logs(job.id, **more)]
+
+
+class TestRay(FleetTests):
+    kind = "ray"
+
+    @contextlib.contextmanager
+    def away(self, fleet: RayFleet) -> Iterator[None]:
+        real, fleet._api.address = fleet._api.address, "http://127.0.0.1:9"
+        try:
+            yield
+        finally:
+            fleet._api.address = real
+
+    def reply_lost(self, fleet: RayFleet) -> contextlib.AbstractContextManager[None]:
+        return lost_after(fleet._api, "send")
+
+    def seam(self, fleet: RayFleet) -> tuple[Any, str, Callable[..., Any]]:
+        return fleet._api, "_call", lambda method, *_: b"<html>busy" if method == "GET" else None
+
+    def known(self, fleet: RayFleet, key: str) -> int:
+        return [one["submission_id"] for one in fleet._api.ask("/api/jobs/")].count(key)
 
 
 def test_the_fleet_answers_what_it_is_asked(fleet: RayFleet, ray: str) -> None:
@@ -162,49 +181,11 @@ def test_stop_ends_everything_in_time_and_retry_runs_again(control: Control) -> 
     control.stop(job.id)
 
 
-def test_failures_are_said_with_their_code(control: Control) -> None:
-    job = submit(control, shell("exit 7"))
-    done = control.wait(job.id, timeout=60)
-    assert (done.state, done.last.exit_code) == ("FAILED", 7)
-    assert done.last.started and done.last.ended
-
-
-def test_a_reply_that_was_lost_starts_nothing_twice(
+def test_a_cluster_that_forgot_loses_nothing(
     control: Control, fleet: RayFleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = fleet._api.send
-
-    def lost(path: str, document: Any) -> Any:
-        real(path, document)
-        raise NotStarted("the connection broke", code="fleet-unreachable")
-
-    with monkeypatch.context() as broken:
-        broken.setattr(fleet._api, "send", lost)
-        job = submit(control, shell("echo once"))
-    assert control.recover() == []
+    job = submit(control, shell("true"))
     assert control.wait(job.id, timeout=60).state == "SUCCEEDED"
-    assert said(control, job).count("once") == 1
-    known = [one["submission_id"] for one in fleet._api.ask("/api/jobs/")]
-    assert known.count(f"{job.id}-1") == 1
-
-
-def test_a_cluster_that_is_away_or_forgot_loses_nothing(
-    control: Control, fleet: RayFleet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job = submit(control, shell("sleep 8; echo survived"))
-    until(lambda: control.get(job.id).state == "RUNNING")
-    with monkeypatch.context() as away:
-        away.setattr(fleet._api, "address", "http://127.0.0.1:9")
-        found = control.get(job.id)
-        assert found.state == "UNKNOWN" and "cannot be reached" in found.cause
-        waiting = submit(control, shell("echo later"))
-        assert waiting.state in ("ACCEPTED", "UNKNOWN")
-        with pytest.raises(Unavailable):
-            control.stop(job.id)
-    assert control.wait(job.id, timeout=5).state in ("RUNNING", "SUCCEEDED")
-    until(lambda: control.recover() is not None and control.get(waiting.id).state == "SUCCEEDED")
-    assert until(lambda: control.get(job.id).state == "SUCCEEDED")
-    assert "survived" in said(control, job)
     # A head that was started anew knows nothing: the job's own record tells, and without it nobody can.
     monkeypatch.setattr(fleet, "_info", lambda _key: None)
     (status,) = fleet.poll([f"{job.id}-1"]).values()
@@ -212,46 +193,6 @@ def test_a_cluster_that_is_away_or_forgot_loses_nothing(
     (control.output_dir(control.get(job.id)).parent / "exit.json").unlink()
     (status,) = fleet.poll([f"{job.id}-1"]).values()
     assert status.state == "UNKNOWN" and fleet.find(f"{job.id}-1"), "so that nothing is started again"
-
-
-def test_whatever_fails_around_ray_each_job_runs_once(
-    control: Control, fleet: RayFleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Six jobs and at least fifty faults: 0 lost, 0 started twice, 0 failed."""
-    real, chance, faults = fleet._api._call, random.Random(1), 0
-
-    def faulty(method: str, *words: Any) -> bytes:
-        nonlocal faults
-        kind = chance.randrange(6)
-        faults += kind < 3
-        if kind == 0:
-            raise Unavailable("the connection was refused", code="fleet-unreachable")
-        answer = real(method, *words)
-        if kind == 1:
-            raise Unavailable("the connection broke", code="fleet-unreachable")
-        return b"<html>busy" if kind == 2 and method == "GET" else answer
-
-    jobs = []
-    with monkeypatch.context() as broken:
-        broken.setattr(fleet._api, "_call", faulty)
-        for _ in range(6):
-            jobs.append(submit(control, shell(f"echo once >>{tmp_path}/ran-$TUNEPORT_JOB_ID")).id)
-        while faults < 50:
-            control.recover()
-            with contextlib.suppress(Unavailable):
-                fleet.poll([f"{job}-1" for job in jobs])
-
-    def left() -> list[tuple[str, str, list[str]]]:
-        control.recover()
-        jobs = [job for job in control.jobs() if job.state != "SUCCEEDED"]
-        return [(job.state, job.cause, said(control, job)[-5:]) for job in jobs]
-
-    deadline = time.monotonic() + 180
-    while (open_ := left()) and time.monotonic() < deadline:
-        time.sleep(2)
-    assert not open_ and len(set(jobs)) == 6, open_
-    for job in jobs:
-        assert (tmp_path / f"ran-{job}").read_text() == "once\n"
 
 
 def test_digits_are_learned_by_torchrun_on_two_nodes(

@@ -18,12 +18,14 @@ from typing import Any, ClassVar
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tuneport.compiler.ray_cluster import works_on_ray
 from tuneport.errors import Invalid, TuneportError, Unavailable
+from tuneport.fleets import stage
 from tuneport.fleets.failure import NotStarted
 from tuneport.registry import catalog
 from tuneport.types import Command, FileSpec, Pool, Ref, RuntimeNeed
 from tuneport_fleet_ray import driver, package, states
-from tuneport_fleet_ray.fleet import RayFleet, works_on_ray
+from tuneport_fleet_ray.fleet import RayFleet
 from tuneport_fleet_ray.logs import lines
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -127,7 +129,7 @@ def test_secrets_and_what_is_too_large_are_not_uploaded(
         with pytest.raises(Invalid) as caught:
             fleet().refuse(plan(shell("true"), source={name: "sha256:0"}))
         assert caught.value.code == "upload-secret"
-    package.refuse_secrets(dict.fromkeys(("train.py", "environment.py", "keys.json", "env"), ""))
+    stage.refuse_secrets(dict.fromkeys(("train.py", "environment.py", "keys.json", "env"), ""))
     (tmp_path / "big").write_bytes(os.urandom(4096))
     monkeypatch.setattr(package, "MAX_BYTES", 1000)
     with pytest.raises(Invalid) as caught:

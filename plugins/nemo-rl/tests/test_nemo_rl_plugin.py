@@ -365,6 +365,37 @@ def test_the_converter_fits_the_checkpoint(tmp_path: Path, folder: str, converte
     assert str(weights / folder) in words
 
 
+def test_adapters_of_megatron_are_merged_into_the_base_that_they_were_trained_on(tmp_path: Path) -> None:
+    trained = tmp_path / "step_3/policy/weights/iter_0000003"
+    trained.mkdir(parents=True)
+    (tmp_path / "step_3/config.yaml").write_text("policy: {model_name: org/m}\n", "utf-8")
+    base = tmp_path / "base"
+    said = {"peft": {"dim": 8}, "checkpoint": {"pretrained_checkpoint": str(base)}}
+    (trained / "run_config.yaml").write_text(json.dumps(said), "utf-8")
+    scripts = tmp_path / "tree/examples/converters"
+    scripts.mkdir(parents=True)
+    (scripts / "convert_lora_to_hf.py").write_text(
+        "import json, os, sys\nout = sys.argv[sys.argv.index('--hf-ckpt-path') + 1]\nos.makedirs(out)\n"
+        "json.dump(sys.argv, open(os.path.join(out, 'config.json'), 'w'))\n",
+        "utf-8",
+    )
+    given = {"NEMO_RL_ROOT": str(tmp_path / "tree"), "TUNEPORT_CHECKPOINT": str(tmp_path)}
+    given["TUNEPORT_OUTPUT_DIR"] = str(tmp_path / "exported")
+    gone = run("export_script.py", tmp_path, [], **given)
+    assert gone.returncode and "TUNEPORT_BASE_CHECKPOINT" in gone.stderr
+    (base / "iter_0000000").mkdir(parents=True)
+    done = run("export_script.py", tmp_path, [], **given)
+    assert done.returncode == 0, done.stderr
+    words = json.loads((tmp_path / "exported/huggingface/config.json").read_text("utf-8"))[1:]
+    assert words[:6] == [
+        "--base-ckpt", str(base / "iter_0000000"), "--adapter-ckpt", str(trained), "--hf-model-name", "org/m",
+    ]  # fmt: skip
+    # The release's own program takes these words.
+    assert {word for word in words if word.startswith("--")} == {
+        "--base-ckpt", "--adapter-ckpt", "--hf-model-name", "--hf-ckpt-path",
+    }  # fmt: skip
+
+
 def test_no_checkpoint_is_said(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     done = run(

@@ -16,6 +16,7 @@ assert not _DOCUMENT.findings, _DOCUMENT.findings
 RULES: list[dict[str, Any]] = _DOCUMENT.data["rules"]
 INERT: list[dict[str, Any]] = _DOCUMENT.data["inert"]
 LATER: list[str] = _DOCUMENT.data["later"]
+PARTS: dict[str, str] = {code: part for part, codes in _DOCUMENT.data["parts"].items() for code in codes}
 # About an experiment, or about parameters: test_nemo_rl_plugin.py has them.
 ELSEWHERE = {"nemo-rl-cpu", "nemo-rl-tp-accuracy", "nemo-rl-adapter-rank"}
 PLUGIN = {

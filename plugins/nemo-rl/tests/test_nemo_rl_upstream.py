@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from test_nemo_rl_plugin import REQUEST, document
-from test_nemo_rl_rules import EIGHT, LATER, RULES
+from test_nemo_rl_rules import EIGHT, LATER, PARTS, RULES
 from tuneport import api
 from tuneport.compiler.compile import Compiled
 from tuneport.experiment.create import new_project
@@ -148,7 +148,8 @@ def test_the_release_says_what_the_rules_say() -> None:
     for case in RULES:
         for layer in ("bad", "good"):
             size = [] if any("cluster.gpus_per_node" in word for word in case[layer]) else [EIGHT]
-            questions.append({"entry": f"run_{case['entry']}", "args": [*size, *case[layer]]})
+            part = {"part": PARTS[case["code"]]} if case["code"] in PARTS else {}
+            questions.append({"entry": f"run_{case['entry']}", "args": [*size, *case[layer]], **part})
     answers = iter(ask(questions))
     wrong, later = [], set()
     for case in RULES:

@@ -51,6 +51,7 @@ class TestTrl(FrameworkTests):
         },
     }
     golden = Path(__file__).parent / "golden"
+    releases = RELEASES
 
 
 def codes(compiled: Compiled, severity: str = "error") -> list[str]:

@@ -21,6 +21,8 @@ from tuneport.types import FileSpec, LaunchPlan, Ref
 
 HERE = Path(__file__).parent
 RELEASES = ("1.10.0", "1.16.0")
+ADOPTED = ("1.11.0", "1.12.0", "1.13.0", "1.14.2", "1.15.0")
+"""Opt-in releases that `tp upstream adopt` drafted from those beside them."""
 ENTRIES = {
     "sft": "trl.scripts.sft",
     "dpo": "trl.scripts.dpo",

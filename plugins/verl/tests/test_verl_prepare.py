@@ -105,16 +105,16 @@ def test_what_verl_could_not_read_is_said(project: Path) -> None:
     script = project / "experiments/math" / RECIPE
     text = script.read_text("utf-8")
     for before, after, code in [
-        ('"ground_truth"', '"answer"', "verl-data-answer-field"),
+        ('"ground_truth"', '"answer"', "data-columns"),
         ('SOURCE = "openai/gsm8k"', 'SOURCE = "my/sums"', "verl-data-source-unknown"),
-        ('"data_source": SOURCE', '"source": SOURCE', "verl-data-source-column"),
-        ('"reward_model":', '"reward":', "verl-data-answer-column"),
-        ('"prompt": [', '"messages": [', "verl-data-prompt-column"),
+        ('"data_source": SOURCE', '"source": SOURCE', "data-columns"),
+        ('"reward_model":', '"reward":', "data-columns"),
+        ('"prompt": [', '"messages": [', "data-columns"),
         ('"prompt": [{"role": "user", "content": f', '"prompt": str([{"role": "user", "content": f', "…"),
     ]:
         if code == "…":
             broken = text.replace(before, after).replace('{REQUEST}"}],', '{REQUEST}"}]),')
-            code = "verl-data-prompt-type"
+            code = "data-value"
         else:
             broken = text.replace(before, after)
         assert broken != text
@@ -194,15 +194,15 @@ def test_a_bad_row_is_placed(project: Path, text: str, words: tuple[str, ...], s
     ("name", "row", "code", "severity"),
     [
         ("train.csv", "", "verl-data-format", "error"),
-        ("train.jsonl", {"prompt": []}, "verl-data-prompt-blank", "warning"),
-        ("train.jsonl", {"reward_model": None}, "verl-data-answer-null", "error"),
+        ("train.jsonl", {"prompt": []}, "data-empty", "warning"),
+        ("train.jsonl", {"reward_model": None}, "data-value", "error"),
         (
             "train.jsonl",
             {"reward_model": {"style": "rule", "ground_truth": ""}},
             "verl-data-answer-blank",
             "warning",
         ),
-        ("train.parquet", {"prompt": []}, "verl-data-prompt-blank", "warning"),
+        ("train.parquet", {"prompt": []}, "data-empty", "warning"),
         ("train.parquet", {"reward_model": {"ground_truth": ""}}, "verl-data-answer-blank", "warning"),
         ("train.jsonl", "broken", "prepare-unreadable", "error"),
     ],

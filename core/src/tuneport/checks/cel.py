@@ -181,6 +181,26 @@ def rule_problems(document: Document) -> list[Finding]:
     return found
 
 
+def reading_problems(document: Document) -> list[Finding]:
+    """What is wrong with the expressions of a method's `data`."""
+    data = document.data.get("data") if isinstance(document.data, dict) else None
+    single = isinstance(data, dict)
+    found = []
+    for number, reading in enumerate([data] if single else data if isinstance(data, list) else ()):
+        asked = reading if isinstance(reading, dict) else {}
+        dropped = asked.get("dropped")
+        sources = {name: asked.get(name) for name in ("when", "validation")}
+        for name, source in {**sources, **(dropped if isinstance(dropped, dict) else {})}.items():
+            why = _why(source) if isinstance(source, str) else ""
+            if why:
+                path = ("data", name) if single else ("data", number, name)
+                line = document.line(path)
+                found.append(
+                    Finding("rule-expression", "error", f"data.{name}: {why}", "", name, document.file, line)
+                )
+    return found
+
+
 def _why(source: str) -> str:
     why = bounds(source)
     if why:

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from tuneport.checks.launcher_file import declared as launcher_of
+from tuneport.checks.launcher_file import overruled
 from tuneport.experiment.command_line import Invocation
-from tuneport.registry import catalog
 from tuneport.text import closest, printable
 from tuneport.types import Finding, Json
 
 SHOWN = 8
 
 
-def check(run: Invocation) -> Iterator[Finding]:
-    """A warning for each flag that the launcher does not have, and a note that names the others."""
+def check(run: Invocation, held: Mapping[str, Json], config: Mapping[str, Json]) -> Iterator[Finding]:
+    """A warning for each flag that the launcher does not have and for what the program replaces; a note names
+    the others.
+
+    Args:
+        held: what the launcher's own file says.
+        config: the program's effective configuration.
+    """
     if not run.settings:
         return
-    name, declared = next(
-        ((one, catalog.launchers()[one]) for one in run.launchers if one in catalog.launchers()), ("", {})
-    )
+    yield from overruled(run, held, config)
+    name, declared = launcher_of(run)
     known = _flags(declared)
     read = []
     for flag, value in run.settings:
@@ -31,7 +37,15 @@ def check(run: Invocation) -> Iterator[Finding]:
             read.append(printable(f"{flag} {value}".rstrip()))
     if read:
         more = f" and {len(read) - SHOWN} more" if len(read) > SHOWN else ""
-        message = f"{name} is told {', '.join(read[:SHOWN])}{more}: what that changes is not looked at here"
+        says = [
+            f"{key} {value}"
+            for key, value in held.items()
+            if isinstance(value, str | int) and value is not False
+        ]
+        inside = f" (there: {printable(', '.join(says[:SHOWN]))})" if says else ""
+        message = (
+            f"{name} is told {', '.join(read[:SHOWN])}{more}{inside}: what that changes is not looked at here"
+        )
         yield Finding("launcher-settings", "note", message, "an experiment says it by parameters or keys")
 
 

@@ -156,8 +156,18 @@ def _covered(rule: Rule, context: Context) -> Iterator[str]:
     name: str = rule["key"]
     section = name.removesuffix("*") if name.endswith(".*") else ""
     for key in [key for key in context.own if key.startswith(section)] if section else [name]:
-        if key in context.own and key not in rule.get("except", ()) and _asked(context, key):
+        holder = _holder(context, key)
+        if holder and key not in rule.get("except", ()) and _asked(context, holder):
             yield key
+
+
+def _holder(context: Context, key: str) -> str:
+    """The key that was set: the one that is meant, or one whose mapping has it inside; empty where none."""
+    if key in context.own:
+        return key
+    above, _, last = key.rpartition(".")
+    inside = context.own.get(above)
+    return above if isinstance(inside, dict) and last in inside else ""
 
 
 def _asked(context: Context, key: str) -> bool:

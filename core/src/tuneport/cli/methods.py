@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+from pathlib import Path
 
 import click
 
@@ -30,9 +32,9 @@ DATA = {
 @click.option(
     "--data",
     "kind",
-    metavar="KIND",
+    metavar="KIND|FILE",
     default="",
-    help="Those that start from such data; `list` names the kinds.",
+    help="Those that start from such data, or read the rows of a file; `list` names the kinds.",
 )
 @click.option("--framework-version", metavar="V", default="", help="A release other than the default.")
 @json_option
@@ -40,9 +42,12 @@ def command(method: str, kind: str, framework_version: str, as_json: bool) -> No
     """List every method, a framework's methods (ID is a framework), or one method's parameters.
 
     --data lists the methods for the data that one has, such as pairs, good-bad-labels or verifiable-answers.
+    A file, or a folder that `datasets` saved, is looked into: listed is what reads its rows as they are.
     """
     if kind == "list":
         _kinds(as_json)
+    elif kind and os.path.exists(kind):
+        _for_file(method, kind, as_json)
     elif kind:
         _for_data(method, _kind(kind), as_json)
     elif "/" in method:
@@ -89,6 +94,28 @@ def _for_data(framework: str, kind: str, as_json: bool) -> None:
         data(table([list(row) for row in found]))
     else:
         talk(f"no method here starts from {kind}: {DATA[kind]}")
+
+
+def _for_file(framework: str, file: str, as_json: bool) -> None:
+    """The methods that read the rows of a file as they are, with nothing set."""
+    from tuneport.checks import fitting
+    from tuneport.errors import UsageError
+    from tuneport.experiment import tables
+
+    facts = tables.read(Path(file))
+    if not facts.get("columns"):
+        hint = f"it may be one of {', '.join(tables.KINDS)}, or a folder that `datasets` saved"
+        raise UsageError(f"no rows are seen in {file}", code="usage", hint=hint)
+    found = list(fitting.methods(framework.partition("/")[0], facts))
+    if as_json:
+        listed = [{"method": method, "summary": summary} for method, summary in found]
+        print_json({"ok": True, "data": file, "columns": facts["columns"], "methods": listed})
+        return
+    talk(f"columns: {', '.join(facts['columns'])}")
+    if found:
+        data(table([list(row) for row in found]))
+    else:
+        talk("no method reads such rows as they are; `tp methods METHOD` says which parameters name columns")
 
 
 def _list(framework: str, as_json: bool) -> None:

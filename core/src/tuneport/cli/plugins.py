@@ -39,6 +39,10 @@ def command(no_load: bool, refresh: bool, as_json: bool) -> None:
         lines.append([row.kind, row.name, f"{row.dist} {row.version}", state])
     if lines:
         data(table(lines, ("kind", "name", "distribution", "state")))
+    kept = [[row.name, row.trust, ", ".join(row.provides), row.folder] for row in rows if row.folder]
+    if kept:
+        data("")
+        data(table(kept, ("manifests", "trust", "frameworks", "folder")))
     for problem in missing:
         talk(problem)
     if broken:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from tuneport.cli.options import experiment_argument, method_ids
 from tuneport.cli.output import data, json_option, print_json, printable, table, talk
 from tuneport.errors import Invalid, TuneportError
+
+if TYPE_CHECKING:
+    from tuneport.porting.upgrade import Upgrade
 
 
 @click.group("recipe")
@@ -52,16 +57,50 @@ def status(experiment: str, as_json: bool) -> int:
 @click.option(
     "--method", metavar="ID", default="", shell_complete=method_ids, help="For one without a usable lock."
 )
+@click.option("--yes", is_flag=True, help="Write without asking.")
 @json_option
-def upgrade(experiment: str, framework_version: str, method: str, as_json: bool) -> None:
-    """Write a fresh lock for the installed catalog and show what it changed."""
-    from tuneport.experiment.create import upgrade_lock
+def upgrade(experiment: str, framework_version: str, method: str, yes: bool, as_json: bool) -> int:
+    """Write a fresh lock for the installed catalog, and give keys of config.yaml the names they have there.
 
-    changes = upgrade_lock(experiment, framework_version, method)
+    Keys that releases between declare as moved are renamed where they stand; comments, order and every other
+    byte are kept. The difference is shown first, and written after a question or with --yes. Keys that cannot
+    be carried by name alone are listed. Exit code 3 where there are any.
+    """
+    from tuneport.porting import upgrade as upgrading
+
+    if upgrading.resume(experiment):
+        talk(f"{experiment}: completed an upgrade that was interrupted")
+    plan = upgrading.upgrade(experiment, framework_version, method)
+    touched = plan.after != plan.before or bool(plan.left and plan.lock_changes)
+    if not as_json:
+        _show(plan)
+    write = yes or not touched or (not as_json and _asked())
+    if write:
+        plan.apply()
     if as_json:
-        print_json({"ok": True, "changes": changes})
-        return
-    for change in changes:
-        talk(f"{change['field']}: {change['locked']} -> {change['installed']}")
-    if not changes:
+        left = [{"key": row.key, "line": row.line, "why": row.why} for row in plan.left]
+        document = {"ok": write and not plan.left, "written": write, "changes": plan.lock_changes}
+        print_json({**document, "diff": plan.difference(), "moved": dict(plan.moved), "left": left})
+    elif not write:
+        talk(f"{experiment}: nothing was written; --yes writes without asking")
+    elif not plan.lock_changes and plan.after == plan.before:
         talk(f"{experiment}: the lock is current")
+    return 2 if not write else 3 if plan.left else 0
+
+
+def _show(plan: Upgrade) -> None:
+    difference = plan.difference()
+    if difference:
+        data("\n".join(map(printable, difference.removesuffix("\n").split("\n"))))
+    for change in plan.lock_changes:
+        talk(f"{change['field']}: {change['locked']} -> {change['installed']}")
+    for row in plan.left:
+        place = f" (line {row.line})" if row.line else ""
+        talk(printable(f"not carried: {row.key}{place}: {row.why}"))
+
+
+def _asked() -> bool:
+    """What somebody at a terminal answers; False where nobody is there."""
+    import sys
+
+    return sys.stdin is not None and sys.stdin.isatty() and click.confirm("write this?", err=True)

@@ -27,7 +27,7 @@ CONSUMED = frozenset({"data.train.dataset", "data.validation.dataset"})
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Everything the compilation may depend on."""
+    """Everything the compilation may depend on. `today` (YYYY-MM-DD) decides findings alone, not the plan."""
 
     method: Method
     release: Release
@@ -39,6 +39,7 @@ class Inputs:
     rules: tuple[list[dict[str, Json]], list[dict[str, Json]]]
     param_origins: Mapping[str, str]
     appended: Mapping[str, tuple[Json, Origin]] = field(default_factory=dict)
+    today: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ def compile_request(inputs: Inputs, hooks: Hooks, earlier: tuple[Finding, ...] =
     findings = [*composed.softened(context, findings, said), *said]
     findings += columns.check(context)
     findings += _hook_findings(hooks, context)
-    findings += _deprecation(release)
+    findings += _deprecation(release, inputs.today)
 
     plan = None
     if not failed(findings) and inputs.topology.pools:
@@ -102,7 +103,8 @@ def compile_request(inputs: Inputs, hooks: Hooks, earlier: tuple[Finding, ...] =
         except TuneportError as error:
             more = getattr(error, "findings", ())
             findings += more or [Finding(error.code, "error", error.message, error.hint)]
-    return Compiled(context, layers, tuple(ordered(findings)), tuple(undecided), plan)
+    said = ordered(convert.once(findings, context))
+    return Compiled(context, layers, tuple(said), tuple(undecided), plan)
 
 
 def _lower_layers(
@@ -227,15 +229,18 @@ def _hook_findings(hooks: Hooks, context: Context) -> list[Finding]:
         return [Finding(error.code, "error", error.message, error.hint)]
 
 
-def _deprecation(release: Release) -> list[Finding]:
-    if release.spec.get("status", "supported") == "supported":
-        return []
-    sunset = release.spec.get("sunset", "")
-    message = f"{release.framework} {release.version} is deprecated" + (
-        f" and ends on {sunset}" if sunset else ""
-    )
-    return [
-        Finding(
-            "release-deprecated", "warning", message, "`tp recipe upgrade EXP` moves to the default release"
-        )
-    ]
+def _deprecation(release: Release, today: str) -> list[Finding]:
+    """What the calendar says of a release. What upstream published runs on, so none of it is an error."""
+    since, sunset = (str(release.spec.get(name, "")) for name in ("deprecated", "sunset"))
+    old = release.spec.get("status", "supported") != "supported" or bool(since and since <= today)
+    what = f"{release.framework} {release.version}"
+    hint = "`tp recipe upgrade EXP --framework-version V` moves to another release"
+    if sunset and sunset <= today:
+        message = f"{what} reached its end on {sunset}: nothing here is proved with it any more"
+        return [Finding("release-sunset", "warning", message, hint)]
+    ends = f" and ends on {sunset}" if sunset else ""
+    if old:
+        return [Finding("release-deprecated", "warning", f"{what} is deprecated{ends}", hint)]
+    if since:
+        return [Finding("release-deprecated", "note", f"{what} will be deprecated on {since}{ends}", hint)]
+    return [Finding("release-deprecated", "note", f"{what} ends on {sunset}", hint)] if sunset else []

@@ -6,7 +6,7 @@ value x times / over: with 8 answers to each prompt, 4 prompts are 32 answers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import gcd, prod
 
 from tuneport.types import Context, Finding, Json, Param
@@ -44,6 +44,13 @@ def check(context: Context) -> Iterator[Finding]:
         times, over = _factors(context, param)
         hint = f"use a multiple of {over // gcd(times, over)}"
         yield Finding("param-fraction", "error", message, hint, name)
+
+
+def once(findings: Sequence[Finding], context: Context) -> list[Finding]:
+    """The findings without those about a key into which a parameter writes no whole number."""
+    params = {finding.key for finding in findings if finding.code == "param-fraction"}
+    broken = params | {key for name in params for key in context.method.params[name].keys}
+    return [one for one in findings if one.code == "param-fraction" or one.key not in broken]
 
 
 def _named(context: Context, name: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cache
 from importlib.resources import files as package_files
 
-from tuneport.types import Command, Context, FileSpec, Ref, Value
+from tuneport.types import Command, Context, FileSpec, LaunchPlan, Ref, Value
 
 SCRIPT = "tuneport-cluster.py"
 
@@ -28,6 +28,21 @@ def on_cluster(context: Context, command: Command) -> Iterator[Command]:
         if pool.name != command.pool:
             role = next(role for role, name in context.topology.roles.items() if name == pool.name)
             yield replace(command, role=role, argv=words, files=files, pool=pool.name)
+
+
+def works_on_ray(plan: LaunchPlan) -> bool:
+    """Whether the plan's program uses a Ray cluster by itself: several nodes show it by the script that would
+    make one, a single node by what its framework's manifest says."""
+    if any(SCRIPT in command.files for command in plan.commands):
+        return True
+    from tuneport.errors import TuneportError
+    from tuneport.registry import catalog
+
+    framework, _, method = plan.method.partition("/")
+    try:
+        return plan.action == "train" and method in catalog.framework_spec(framework).get("ray", ())
+    except TuneportError:
+        return False
 
 
 @cache

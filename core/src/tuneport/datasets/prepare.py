@@ -187,7 +187,7 @@ def _readable(out: Path, found: Mapping[str, Mapping[str, Json]]) -> list[Findin
         if line:
             message = f"line {line} of {name} cannot be read: {why}"
             findings.append(Finding("prepare-unreadable", "error", message, "", name, name, line))
-        elif not facts:
+        elif not facts and (_split(name) or Path(name).suffix != ".json"):  # what else JSON may hold
             message = f"{name} cannot be read: it is damaged or not what its ending says"
             findings.append(Finding("prepare-unreadable", "error", message, "", name, name))
         elif not facts.get("rows", 1):

@@ -218,8 +218,15 @@ def _by_word(found: Invocation, name: str, program: Mapping[str, Json], rest: li
 
 
 def count(found: Invocation, flag: str, value: str, declared: Mapping[str, Json]) -> None:
-    """Take in what one flag of a launcher says about machines and processes."""
-    _counted(found, flag, value, {name: declared.get(name, ()) for name in ("nodes", "processes", "total")})
+    """Take in what one flag of a launcher says: machines and processes, or a setting."""
+    counting = {name: declared.get(name, ()) for name in _COUNTS}
+    _counted(found, flag, value, counting)
+    if not any(flag in flags for flags in counting.values()):
+        found.settings.append(_setting(flag, value))
+
+
+def _setting(flag: str, value: str) -> tuple[str, str]:
+    return flag, "…" if is_secret(flag.lstrip("-").replace("-", "_")) else value
 
 
 def _declared() -> Mapping[str, Mapping[str, Json]]:
@@ -315,7 +322,7 @@ def _skip(
         rest = rest[1:]
         _counted(found, flag, value, counting)
         if declared is not None and not any(flag in counting.get(name, ()) for name in _COUNTS):
-            found.settings.append((flag, "…" if is_secret(flag.lstrip("-").replace("-", "_")) else value))
+            found.settings.append(_setting(flag, value))
     return rest
 
 

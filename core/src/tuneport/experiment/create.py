@@ -75,21 +75,22 @@ def new_folder(here: project.Folder, name: str) -> Path:
     return target
 
 
-def upgrade_lock(name: str, version: str = "", method: str = "") -> list[dict[str, Json]]:
-    """Move an experiment's lock to the installed catalog; returns what changed, field by field.
+def fresh_lock(
+    written: project.Written, version: str = "", method: str = ""
+) -> tuple[dict[str, Json], str, list[dict[str, Json]]]:
+    """(the lock that the installed catalog would write for an experiment, its release, what changes).
 
     A lock that cannot be trusted is replaced only where `method` says what the experiment is.
 
     Raises:
         Invalid: there is no usable lock and no method was named.
     """
-    written = project.read(name)
     old = written.lock
     if old is None and not method:
         raise Invalid(
-            f"the lock of {name} cannot be used, so it does not say which method this is",
+            f"the lock of {written.name} cannot be used, so it does not say which method this is",
             code="lock",
-            hint=f"tp recipe upgrade {name} --method FRAMEWORK/METHOD",
+            hint=f"tp recipe upgrade {written.name} --method FRAMEWORK/METHOD",
             findings=[finding for finding in written.findings if finding.code.startswith("lock-")],
         )
     chosen = method or (old or {})["recipe"]["name"]
@@ -100,9 +101,21 @@ def upgrade_lock(name: str, version: str = "", method: str = "") -> list[dict[st
     )
     fresh = lock.make(chosen, version)
     changes = lock.differences(old, fresh) if old is not None else [("recipe.name", None, chosen)]
+    rows = [{"field": field, "locked": was, "installed": now} for field, was, now in changes]
+    return fresh, version, rows
+
+
+def upgrade_lock(name: str, version: str = "", method: str = "") -> list[dict[str, Json]]:
+    """Move an experiment's lock alone to the installed catalog; returns what changed, field by field.
+
+    Raises:
+        Invalid: there is no usable lock and no method was named.
+    """
+    written = project.read(name)
+    fresh, _, changes = fresh_lock(written, version, method)
     if changes:
         write_atomic(written.path / lock.NAME, lock.text(fresh))
-    return [{"field": field, "locked": was, "installed": now} for field, was, now in changes]
+    return changes
 
 
 def write_atomic(path: Path, text: str, *, replace: bool = True) -> None:

@@ -3,6 +3,7 @@ run."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -47,7 +48,7 @@ def _one(key: str, name: str, schema: str, folder: Path) -> tuple[Json, list[Fin
 
     inside = relative_path(name)
     path = folder / inside
-    if not inside or not path.is_file() or path.is_symlink():
+    if not inside or not os.path.isfile(path) or path.is_symlink():
         what = "is not in the experiment" if inside else "is not inside the experiment"
         message = f"`{key}` names the {schema} {name}, which {what}"
         hint = f"put it there: `tp schema {schema}` prints what it holds"

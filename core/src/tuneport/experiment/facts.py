@@ -100,16 +100,16 @@ def gather(
             path = local_path(location, folder)
         if location is None or path is None or location.others:  # what one of several holds says little
             continue
-        if not path.exists():
+        if not os.path.exists(path):  # also where the name is longer than a name may be
             message = f"{flag} {location.value} is not on this machine"
             findings.append(Finding("data-not-here", "note", message, "it must be where the job runs", flag))
-        elif path.is_file():
+        elif path.is_file() or (path / "state.json").is_file() or (path / "dataset_dict.json").is_file():
             table = dict(tables.read(path))
             findings += _unread(flag, location.value, path, table)
             facts["data"][split] = {"path": str(path), **table}
     model = local_path(request.model, folder)
     if model is not None and request.model is not None:
-        if not model.exists():
+        if not os.path.exists(model):
             message = f"--model {request.model.value} is not on this machine"
             findings.append(
                 Finding("model-not-here", "note", message, "it must be where the job runs", "--model")
@@ -131,10 +131,12 @@ def _unread(flag: str, name: str, path: Path, table: dict[str, Json]) -> list[Fi
     """A warning about data that cannot be read; `broken` is taken out of what is known of it."""
     broken = table.pop("broken", None)
     if broken is not None:
-        message = f"{flag} {name}, line {broken[0]}: {broken[1]}"
-        return [Finding("data-broken", "warning", message, "mend the line, or drop it", flag)]
-    if path.suffix in tables.KINDS and not table:
-        message = f"{flag} {name} cannot be read as {path.suffix.removeprefix('.')}"
+        where = "row" if path.suffix == ".json" else "line"
+        message = f"{flag} {name}, {where} {broken[0]}: {broken[1]}"
+        return [Finding("data-broken", "warning", message, f"mend the {where}, or drop it", flag)]
+    if (path.suffix in tables.KINDS or path.is_dir()) and not table:
+        kind = "a saved dataset" if path.is_dir() else path.suffix.removeprefix(".")
+        message = f"{flag} {name} cannot be read as {kind}"
         hint = "look whether the file is whole, UTF-8, and what its name says"
         return [Finding("data-unreadable", "warning", message, hint, flag)]
     return []
@@ -153,7 +155,7 @@ def other_models(
         given = next((v for p, v in params.items() if key in method.params[p].keys), None)
         value = given if given is not None else config.get(key) if isinstance(config, dict) else None
         path = folder / value / "config.json" if isinstance(value, str) and "\0" not in value else None
-        seen = _model(path) if path is not None and path.is_file() else {}
+        seen = _model(path) if path is not None and os.path.isfile(path) else {}
         found[name] = {**seen, **declared.get(name, {})}
     return found
 

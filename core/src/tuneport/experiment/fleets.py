@@ -208,19 +208,29 @@ def connect(place: Place) -> Fleet:
         NotFound: no installed plugin offers the kind. Invalid: a setting is not one of the kind's; each with
             its file and line.
     """
-    from tuneport.registry.plugins import fleet_factory, load_fleet
+    from tuneport.registry.plugins import load_fleet
 
-    taken = getattr(fleet_factory(place.kind), "SETTINGS", None)
-    if isinstance(taken, Mapping):
-        findings = list(_settings_problems(place, taken))
-        if findings:
-            raise Invalid(
-                f"the settings of fleet {place.name} are not those of kind {place.kind}",
-                code="fleet-setting",
-                findings=findings,
-            )
+    findings = wrong_settings(place)
+    if findings:
+        raise Invalid(
+            f"the settings of fleet {place.name} are not those of kind {place.kind}",
+            code="fleet-setting",
+            findings=findings,
+        )
     fleet: Fleet = load_fleet(place.kind, place.settings)
     return fleet
+
+
+def wrong_settings(place: Place) -> list[Finding]:
+    """The settings that are none of the kind's, each with its file and line.
+
+    Raises:
+        NotFound: no installed plugin offers the kind.
+    """
+    from tuneport.registry.plugins import fleet_factory
+
+    taken = getattr(fleet_factory(place.kind), "SETTINGS", None)
+    return list(_settings_problems(place, taken)) if isinstance(taken, Mapping) else []
 
 
 def _settings_problems(place: Place, taken: Mapping[str, Any]) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tuneport.errors import NotFound, TuneportError
+from tuneport.errors import NotFound, TuneportError, Untrusted
 from tuneport.experiment.yamlread import read_text
 from tuneport.types import Finding, Json
 
@@ -15,8 +15,9 @@ NAME = "recipe.lock.json"
 
 
 def make(method_id: str, version: str) -> dict[str, Json]:
-    """The lock of a method at a release, as the catalog has it now."""
-    from tuneport.registry import catalog
+    """The lock of a method at a release, as the catalog has it now. `trust` is there where the site asks
+    for a level."""
+    from tuneport.registry import catalog, trust
     from tuneport.registry.digest import digest
 
     method = catalog.method(method_id, version)
@@ -30,6 +31,9 @@ def make(method_id: str, version: str) -> dict[str, Json]:
         "framework": {"kind": method.framework, "version": version, "runtime_id": published["runtime"]["id"]},
         "requires": {"core": method.spec.get("requires", {}).get("core", ">=0.1")},
     }
+    trusted = trust.recorded(method.framework)
+    if trusted is not None:
+        lock["trust"] = trusted
     lock["lock_digest"] = digest(lock)
     return lock
 
@@ -138,13 +142,19 @@ def differences(lock: Mapping[str, Json], fresh: Mapping[str, Json]) -> list[tup
         for field, value in fresh[group].items():
             if lock[group].get(field) != value:
                 found.append((f"{group}.{field}", lock[group].get(field), value))
-    if not found and lock["lock_digest"] != fresh["lock_digest"]:
+    same = lock.get("trust") == fresh.get("trust")  # else what is installed has been held to both
+    if not found and same and lock["lock_digest"] != fresh["lock_digest"]:
         found.append(("lock_digest", lock["lock_digest"], fresh["lock_digest"]))
     return found
 
 
 def check(lock: Mapping[str, Json], place: Path, version: str = "") -> Iterator[Finding]:
-    """Findings for a sound lock against the installed catalog; `version` is a release asked for instead."""
+    """Findings for a sound lock against the installed catalog; `version` is a release asked for instead.
+
+    Raises:
+        Untrusted: what is installed is trusted less than the lock says it was.
+    """
+    from tuneport.registry import trust
 
     name, kind = lock["recipe"]["name"], lock["framework"]["kind"]
     locked = lock["framework"]["version"]
@@ -160,10 +170,14 @@ def check(lock: Mapping[str, Json], place: Path, version: str = "") -> Iterator[
         return
     try:
         fresh = make(name, locked)
+    except Untrusted:
+        raise
     except TuneportError as error:
         key = "framework.version" if error.code == "release-unknown" else "recipe.name"
         yield finding("lock-" + error.code, error.message, error.hint, key)
         return
+    if "trust" in lock:
+        trust.hold(kind, lock["trust"])
     for field, old, new in differences(lock, fresh):
         code = "lock-stale"
         message = f"{field} is {old} in the lock and {new} in the installed catalog"

@@ -113,6 +113,13 @@ def _take(
         message = f"{name} holds no keys with values"
         found.findings.append(_error("yaml-root", document, message, "write `key: value` lines"))
         return
+    here, there = os.path.realpath(os.path.dirname(chain[0])), os.path.realpath(path)
+    if os.path.commonpath([here, os.path.dirname(there)]) != here:
+        message = (
+            f"`{KEY}` builds on {name}, which lies outside of the experiment: it counts, and is no part of it"
+        )
+        hint = "copy it in, so that the experiment says all of itself"
+        found.findings.append(Finding("config-outside", "note", message, hint, KEY, document.file))
     inner = _unroll(below, files, (*chain, os.path.abspath(path)), read)
     found.findings += inner.findings
     found.base += [item for item in inner.base if item not in found.base]

@@ -57,7 +57,11 @@ def _facts(fields: dict[int, Any]) -> dict[str, Json]:
         name = _name(element)
         types[name] = _type(element)
         if types[name] == "struct":
-            inside[name] = [_name(schema[child]) for child in _children(schema, position)]
+            below = {_name(schema[child]): child for child in _children(schema, position)}
+            inside[name] = list(below)
+            shapes |= {
+                f"{name}.{field}": {_shape(_type(schema[at]), schema, at): 0} for field, at in below.items()
+            }
         shapes[name] = {_shape(types[name], schema, position): 0}
         position = _after(schema, position)
     if type(fields[3]) is not int or fields[3] < 0:
@@ -65,7 +69,11 @@ def _facts(fields: dict[int, Any]) -> dict[str, Json]:
     facts: dict[str, Json] = {"columns": list(types), "column_types": types, "rows": fields[3]}
     facts["column_fields"] = inside
     facts["shapes"] = shapes
-    facts["columns_blank"] = _blank(fields.get(4, []), schema, types, inside)
+    blank = _blank(fields.get(4, []), schema, types, inside)
+    facts["columns_blank"] = list(blank)
+    shapes |= {name: {how: 0} for name, how in blank.items()}
+    for name in _with_nulls(fields.get(4, [])) - blank.keys():
+        shapes[name]["null"] = -1  # some row
     values = _constant(fields.get(4, []), "data_source")
     if values is not None:
         facts["data_source_values"] = values
@@ -142,28 +150,42 @@ def _blank(
     schema: list[dict[int, Any]],
     types: dict[str, Json],
     inside: dict[str, Json],
-) -> list[str]:
+) -> dict[str, str]:
     """Columns that are no records, and `column.field`s of those that are, which hold nothing in any row, as
-    statistics show: a record's own absence cannot be told from that of its fields."""
+    statistics show -> null or empty: a record's own absence cannot be told from that of its fields, nor null
+    from a list without items."""
     # ColumnMetaData: 5 number of values, an empty list counting as one. Statistics: 3 number of nulls.
     # LogicalType: 11 is the type of a column of nulls alone. Chunks come in the order of the schema's leaves.
     nulls = [11 in (element.get(10) or {}) for element in schema[1:] if not element.get(5, 0)]
     full: set[str] = set()
-    seen: dict[str, None] = {}
+    seen: dict[str, str] = {}
     for group in groups:
         for part, null in zip(group[1], nulls, strict=False):
             chunk = part.get(3, {})
             path = [step.decode("utf-8", "replace") for step in chunk.get(3, [])]
             if not path:  # encrypted
-                return []
+                return {}
             name = ".".join(path[:2]) if path[0] in inside else path[0]
-            seen[name] = None
             statistics = chunk.get(12, {})
             missing = null or statistics.get(3) == chunk.get(5)
             empty = types[path[0]] != "list" and statistics.get(5) == statistics.get(6) == b""
             if not missing and not empty:
                 full.add(name)
-    return [name for name in seen if name not in full]
+            listed = types[path[0]] == "list" or len(path) > (2 if path[0] in inside else 1)
+            seen.setdefault(name, "empty" if empty or listed else "null")
+    return {name: how for name, how in seen.items() if name not in full}
+
+
+def _with_nulls(groups: list[dict[int, Any]]) -> set[str]:
+    """Columns of plain values of which statistics count some nulls."""
+    found = set()
+    for group in groups:
+        for part in group[1]:
+            chunk = part.get(3, {})
+            missing = chunk.get(12, {}).get(3, 0)
+            if len(chunk.get(3, [])) == 1 and isinstance(missing, int) and missing > 0:
+                found.add(chunk[3][0].decode("utf-8", "replace"))
+    return found
 
 
 class _Reader:

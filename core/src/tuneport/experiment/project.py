@@ -132,12 +132,12 @@ def read(name: str) -> Written:
     Raises:
         NotFound: no such experiment.
     """
-    from tuneport.experiment import lock
+    from tuneport.experiment import lock, two_files
     from tuneport.registry import schemas
 
     path, project = locate(name)
     config = _config(path / "config.yaml")
-    findings = [*(project.findings if project else ()), *config.findings]
+    findings = [*(project.findings if project else ()), *config.findings, *two_files.unfinished(path)]
     job = Document(data={}, file=str(path / "job.yaml"))
     if (path / "job.yaml").exists():
         job = _config(path / "job.yaml")

@@ -60,7 +60,7 @@ def merge(written: Written, flags: Flags, method: Method) -> Asked:
     place = _place(fleet, written.project, findings)
     topology = _topology(flags, job, project, place, method, findings)
     topology, problems = hardware.with_roles(topology, method) if topology.pools else (topology, [])
-    findings += [*problems, *fleets.unfit(place, topology.pools)]
+    findings += [*problems, *fleets.unfit(place, topology.pools), *_wrong_settings(place)]
     env = {**project.get("env", {}), **job.get("env", {})}
     for name in env:
         if not _ENV_NAME.match(name):
@@ -88,6 +88,18 @@ def merge(written: Written, flags: Flags, method: Method) -> Asked:
         digest_only=place.images == "digest",
     )
     return Asked(request, topology, tuple(findings), origins)
+
+
+def _wrong_settings(place: fleets.Place) -> list[Finding]:
+    """Of a fleet that a file declares, where the plugin that knows its kind is here."""
+    from tuneport.errors import NotFound
+
+    if not place.documents or place.kind == "local":
+        return []
+    try:
+        return fleets.wrong_settings(place)
+    except NotFound:
+        return []
 
 
 def consumed_datasets(config: Mapping[str, Json]) -> dict[str, str]:
@@ -239,7 +251,7 @@ def _location(text: str, dataset: str, written: Written, from_flag: str) -> Loca
     if os.path.isabs(text):
         return Location("path", text)
     inside = os.path.normpath(text)
-    if not inside.startswith("..") and (written.path / inside).exists():
+    if not inside.startswith("..") and os.path.exists(written.path / inside):
         return Location("experiment", inside)
     if from_flag and os.path.exists(text):
         return Location("path", os.path.abspath(text))

@@ -59,9 +59,13 @@ def read(text: str, param: Param) -> Json:
     return text if any(problems(value, dict(param.schema))) else value
 
 
+MAX_INTEGER = 2**63 - 1
+"""The largest whole number that tensors, and most configurations, can hold."""
+
+
 def check(values: Mapping[str, Json], method: Method, where: str) -> Iterator[Finding]:
     """Findings for parameter values from one place (`--set`, or `params` of job.yaml)."""
-    natives = {key: param.name for param in method.params.values() for key in param.keys}
+    natives = _natives(method)
     for name, value in values.items():
         param = method.params.get(name)
         if param is None:
@@ -69,6 +73,10 @@ def check(values: Mapping[str, Json], method: Method, where: str) -> Iterator[Fi
             continue
         from tuneport.registry.schemas import problems
 
+        if isinstance(value, int) and abs(value) > MAX_INTEGER:
+            message = f"{where} {name}: it is beyond 2^63, which no release can hold"
+            yield Finding("param-value", "error", message, describe(param), name)
+            continue
         for path, message, hint in problems(value, dict(param.schema)):
             inside = "".join(f"[{part}]" for part in path)
             yield Finding(
@@ -93,6 +101,18 @@ def describe(param: Param) -> str:
     return " ".join(parts)
 
 
+def _natives(method: Method) -> dict[str, str]:
+    """Native key -> the parameter that writes it, in whichever variant of the method."""
+    found = {
+        key: name
+        for case in method.spec.get("variants", {}).get("cases", {}).values()
+        for name, keys in case.items()
+        if name in method.params
+        for key in keys
+    }
+    return found | {key: param.name for param in method.params.values() for key in param.keys}
+
+
 def closest_parameter(name: str, method: Method) -> str:
     """The parameter that somebody meant: one that the vocabulary says goes by this name too, one whose native
     key ends in it, then one that is spelt alike; empty where there is none."""
@@ -103,9 +123,14 @@ def closest_parameter(name: str, method: Method) -> str:
     for known in method.params:
         if asked in words.get(known, {}).get("also", ()):
             return known
-    ends = {
-        param.name for param in method.params.values() for key in param.keys if key.split(".")[-1] == asked
+    *above, last = asked.split(".")
+    shared = {
+        key: len(set(above).intersection(key.split(".")))
+        for key in _natives(method)
+        if key.split(".")[-1] == last
     }
+    best = max(shared.values(), default=0)
+    ends = {param for key, param in _natives(method).items() if shared.get(key, -1) == best}
     if len(ends) == 1:
         return ends.pop()
     # In a very short name one letter more is another word: lr is not lora.

@@ -24,12 +24,13 @@ def render(spec: FileSpec) -> bytes:
             return str(spec.content).encode()
         if spec.format == "json":
             return (json.dumps(spec.content, ensure_ascii=False, indent=2, allow_nan=False) + "\n").encode()
-        return _yaml(spec.content).encode()
+        return yaml_text(spec.content).encode()
     except (ValueError, TypeError) as error:
         raise Invalid(f"a {spec.format} file cannot hold this: {error}", code="plan-file") from error
 
 
-def _yaml(tree: Any) -> str:
+def yaml_text(tree: Any, *, blocks: bool = False) -> str:
+    """The tree as YAML. With `blocks`, text of several lines is written line by line, for people to read."""
     import yaml
 
     class Dumper(yaml.SafeDumper):
@@ -38,6 +39,8 @@ def _yaml(tree: Any) -> str:
 
     def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
         # Everything that some version of YAML might read as another type is quoted.
+        if blocks and "\n" in value.strip() and value.replace("\n", "").isprintable():
+            return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|")
         plain = _PLAIN.match(value) and value.lower() not in _WORDS
         return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=None if plain else '"')
 

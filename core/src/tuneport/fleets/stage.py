@@ -3,14 +3,35 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
 from tuneport.errors import Invalid, Untrusted
 from tuneport.fleets import disk
 from tuneport.fleets.faults import fault
 from tuneport.fleets.layout import Folder
+
+_SECRET = re.compile(
+    r"\.env(\..*)?|\.netrc|\.?credentials?(\.\w+)?|id_(rsa|dsa|ecdsa|ed25519)|.*\.(pem|key|p12|pfx|kdbx)|\.git-credentials",
+    re.IGNORECASE,
+)
+
+
+def refuse_secrets(names: Iterable[str]) -> None:
+    """For fleets that upload the experiment.
+
+    Raises:
+        Invalid: a file of the experiment is named like one that holds a secret.
+    """
+    for path in names:
+        if _SECRET.fullmatch(PurePosixPath(path).name):
+            raise Invalid(
+                f"{path} looks like a secret, and everything in the experiment folder is uploaded",
+                code="upload-secret",
+                hint="move it out of the experiment folder; the cluster's own environment can hold secrets",
+            )
 
 
 def keep_source(folder: Folder, origin: Path | None, digests: Mapping[str, str]) -> None:

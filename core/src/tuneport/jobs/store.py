@@ -13,7 +13,8 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -55,6 +56,8 @@ _JOB = (
 _ATTEMPT = (
     "job, number, position, key, handle, state, reached, cause, exit_code, created, started, ended, origin"
 )
+_AT_ONCE = 500
+"""Jobs of one query; SQLite takes 999 values."""
 Point: TypeAlias = Literal["store-schema", "store-intent", "store-retry", "store-handle", "store-move"]
 
 
@@ -242,6 +245,8 @@ class Store:
 
     def _jobs(self, rows: list[tuple[Any, ...]]) -> list[Record]:
         jobs = []
+        attempts = self._attempts([row[0] for row in rows])
+        read = cache(json.loads)  # many have the same settings and the same origin
         for row in rows:
             (
                 job,
@@ -257,9 +262,6 @@ class Store:
                 digest,
                 parent,
             ) = row
-            attempts = self._connection.execute(
-                f"SELECT {_ATTEMPT} FROM attempts WHERE job = ? ORDER BY number", (job,)
-            ).fetchall()
             jobs.append(
                 Record(
                     id=job,
@@ -270,14 +272,26 @@ class Store:
                     source=source,
                     fleet=fleet,
                     fleet_kind=kind,
-                    fleet_settings=json.loads(settings),
+                    fleet_settings=read(settings),
                     digest=digest,
                     parent=parent,
                     created=created,
-                    attempts=tuple(_attempt(*attempt) for attempt in attempts),
+                    attempts=tuple(_attempt(row, read) for row in attempts[job]),
                 )
             )
         return jobs
+
+    def _attempts(self, jobs: Sequence[str]) -> dict[str, list[tuple[Any, ...]]]:
+        """The rows of each job's attempts, in order."""
+        found: dict[str, list[tuple[Any, ...]]] = {job: [] for job in jobs}
+        for first in range(0, len(jobs), _AT_ONCE):
+            some = jobs[first : first + _AT_ONCE]
+            query = (
+                f"SELECT {_ATTEMPT} FROM attempts WHERE job IN ({', '.join('?' * len(some))}) ORDER BY number"
+            )
+            for row in self._connection.execute(query, tuple(some)):
+                found[row[0]].append(row)
+        return found
 
     def _open(self, say: Callable[[str], None]) -> sqlite3.Connection:
         try:
@@ -363,9 +377,8 @@ def _connect_to_read(path: Path) -> sqlite3.Connection:
     raise sqlite3.OperationalError("unable to open database file")
 
 
-def _attempt(*row: Any) -> Attempt:
-    *plain, origin = row
-    return Attempt(*(*plain, json.loads(origin)))
+def _attempt(row: tuple[Any, ...], read: Callable[[str], Any]) -> Attempt:
+    return Attempt(*(*row[:-1], read(row[-1])))
 
 
 def _unused_id(cursor: sqlite3.Cursor, plan: Mapping[str, Any]) -> str:

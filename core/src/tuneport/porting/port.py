@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os.path
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -24,6 +24,8 @@ from tuneport.porting.carry import Row, carried
 from tuneport.registry import catalog
 from tuneport.types import Context, Finding, Json, Method
 
+MEASURES = "benchmark"
+"""What a method starts from that trains nothing."""
 KEPT = ("model", "data", "profile", "resources", "env", "fleet")
 """What job.yaml says whatever the method is."""
 
@@ -87,6 +89,7 @@ def port(
             f"{name} has errors", code="port-source", hint="correct them first", findings=report.findings
         )
     context = report.compiled.context
+    _same_kind(context.method, method)
     written = project.read(name)
     said = canonical.values(context)
     flags = replace(flags, sets=())  # parameters of the source's: they are among what it says
@@ -113,12 +116,41 @@ def port(
         if word in canonical.shapes_result() and word not in said and word in method.params
     }
     steps = per_step(said), per_step(after)
-    findings += _apart(steps)
+    findings += [*_apart(steps), *_lost(rows, method)]
     return Ported(
         place, context.method.id, method.id, f"{method.framework} {version}", rows,
         {word: one.value for word, one in after.items()}, only, steps,
         [*_unsaid(context), *_left(written, context.method, method, files)], tuple(ordered(findings)),
     )  # fmt: skip
+
+
+def _same_kind(source: Method, target: Method) -> None:
+    """One that measures a model and one that trains it have nothing to carry.
+
+    Raises:
+        Invalid: the two methods are of different kinds.
+    """
+    measures = [method.id for method in (source, target) if MEASURES in method.spec.get("starts_from", ())]
+    if len(measures) == 1:
+        other = target.id if measures[0] == source.id else source.id
+        message = (
+            f"{measures[0]} measures a finished model and {other} trains one: no parameter means the same"
+        )
+        raise Invalid(message, code="port-kind", hint=f"tp new NAME --method {target.id}")
+
+
+def _lost(rows: Sequence[Row], target: Method) -> Iterator[Finding]:
+    """A warning for each term of the objective that is at work here and has no counterpart there."""
+    for row in rows:
+        word = catalog.vocabulary()[row.name]
+        if row.how == "no counterpart" and word.get("result") and row.value != word.get("neutral", row.value):
+            message = (
+                f"`{row.name}` {row.value} stays behind: {word['meaning']}. {target.id} trains without it"
+            )
+            hint = (
+                "the results are not comparable; take it out of the first one, or choose a method that has it"
+            )
+            yield Finding("port-lost", "warning", message, hint, row.name)
 
 
 def _without_idle(

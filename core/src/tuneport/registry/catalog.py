@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from tuneport.errors import Invalid, NotFound, TuneportError
+from tuneport.errors import Invalid, NotFound, TuneportError, Untrusted
 from tuneport.registry.index import BINDING, Index, index
 from tuneport.registry.sources import framework_folders, keep_listing
 from tuneport.text import closest
@@ -34,6 +34,11 @@ def frameworks() -> list[str]:
 
 def releases(framework: str) -> list[str]:
     """The framework's releases, oldest first, opt-in ones included."""
+    return in_order(_index(framework)["releases"])
+
+
+def in_order(titles: Iterable[str]) -> list[str]:
+    """Releases, the oldest first; before them those that are called by no version, as text."""
     from packaging.version import InvalidVersion, Version
 
     def order(text: str) -> tuple[int, Any]:
@@ -42,7 +47,7 @@ def releases(framework: str) -> list[str]:
         except InvalidVersion:
             return (0, text)
 
-    return sorted(_index(framework)["releases"], key=order)
+    return sorted(titles, key=order)
 
 
 def default_release(framework: str) -> str:
@@ -71,6 +76,16 @@ def programs() -> dict[str, dict[str, Json]]:
         with suppress(TuneportError):
             found |= framework_spec(framework).get("programs", {})
     return found
+
+
+def release_file(framework: str, version: str) -> Path:
+    """Where `release_spec` was read from.
+
+    Raises:
+        NotFound: no such release.
+    """
+    release_spec(framework, version)
+    return Path(_index(framework)["releases"][version]["file"])
 
 
 def release_spec(framework: str, version: str) -> Mapping[str, Json]:
@@ -124,7 +139,7 @@ def _surface(
 
             keys, composed = composed_surface(document, item, choices)
             return _corrected(keys, spec.get("keys", {}).get(entry, {})), composed
-        keys = {name: _key(name, facts) for name, facts in item["keys"].items()}
+        keys = {name: surface_key(name, facts) for name, facts in item["keys"].items()}
         return _corrected(keys, spec.get("keys", {}).get(entry, {})), None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         why = f"{type(error).__name__}: {error}"
@@ -141,7 +156,7 @@ def _corrected(keys: dict[str, Key], known: Mapping[str, Mapping[str, Json]]) ->
     for name, item in known.items():
         here = keys.get(name)
         if here is None:
-            found[name] = replace(_key(name, item), add=True)
+            found[name] = replace(surface_key(name, item), add=True)
         else:
             found[name] = replace(here, types=tuple(item["types"]), inferred=False)
     return found
@@ -175,7 +190,8 @@ def _surface_document(file: str, _digest: str) -> dict[str, Any]:
     return document
 
 
-def _key(name: str, item: Mapping[str, Json]) -> Key:
+def surface_key(name: str, item: Mapping[str, Json]) -> Key:
+    """A key of a surface from what the file says of it."""
     return Key(
         name,
         tuple(item["types"]),
@@ -189,11 +205,14 @@ def _key(name: str, item: Mapping[str, Json]) -> Key:
 
 def methods(framework: str = "") -> list[tuple[str, str, str]]:
     """(id, title, problem) of each method, of one framework or of all."""
+    from tuneport.registry import trust
+
     rows = []
+    trust.required()  # a site file that cannot be read is no reason to list nothing
     for name in [framework] if framework else frameworks():
         try:
             found = _index(name)["methods"]
-        except NotFound:
+        except (NotFound, Untrusted):
             if framework:
                 raise
             continue
@@ -204,6 +223,12 @@ def methods(framework: str = "") -> list[tuple[str, str, str]]:
                 rows.append((f"{name}/{stem}", str(doc.get("title", "")), problem))
     keep_listing()
     return rows
+
+
+def method_file(method_id: str) -> str:
+    """The path of a method's manifest."""
+    framework, _, stem = method_id.partition("/")
+    return str(_index(framework)["methods"][stem]["file"])
 
 
 def problems(framework: str) -> list[Finding]:
@@ -304,6 +329,12 @@ def rules(
         checks += [rule for rule in doc.get("rules", ()) if rule["code"] not in gates]
         inert += [rule for rule in doc.get("inert", ()) if rule.get("code", "inert-key") not in gates]
     return checks, inert
+
+
+def all_rules(framework: str, topic: str) -> tuple[list[dict[str, Json]], list[dict[str, Json]]]:
+    """(rules, inert entries) of a topic, those that a release gates included."""
+    doc = _doc(framework, "rules", topic)
+    return list(doc.get("rules", ())), list(doc.get("inert", ()))
 
 
 @cache
@@ -445,6 +476,12 @@ def _index(framework: str) -> Index:
 
 @cache
 def _cached_index(framework: str) -> Index:
+    from tuneport.registry import trust
+
+    wanted, keys = trust.required()
+    if wanted != "unsigned":
+        sources = [(source.owner, source.folder) for source in framework_folders()[framework]]
+        trust.demand(sources, wanted, keys.values())
     found = index(framework, framework_folders()[framework])
     keep_listing()
     return found
@@ -466,8 +503,10 @@ def _doc(framework: str, kind: str, name: str) -> dict[str, Json]:
 
 def _usable(entry: Index, what: str) -> None:
     if entry["problems"]:
+        first = entry["problems"][0]
+        clash = f": {first['message']}" if first["code"] == "manifest-clash" else ""
         raise Invalid(
-            f"the manifest {what} is broken",
+            f"the manifest {what} is broken{clash}",
             code="manifest-broken",
             hint="repair or remove the file; other methods are not affected",
             findings=[Finding(**problem) for problem in entry["problems"]],

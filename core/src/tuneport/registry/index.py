@@ -32,7 +32,7 @@ def index(framework: str, sources: list[Source]) -> Index:
     stamps = [[path, stamp] for _, path, stamp in found]
     kept = store.load(f"framework-{framework}", stamps)
     if kept is None:
-        kept = _build(found)
+        kept = _build(found, sources)
         store.save(f"framework-{framework}", stamps, kept)
     assert isinstance(kept, dict)
     return kept
@@ -64,7 +64,7 @@ def _walk(path: Path) -> Iterator[tuple[str, list[int]]]:
         yield str(path), [stat.st_mtime_ns, stat.st_size]
 
 
-def _build(found: list[tuple[str, str, list[int]]]) -> Index:
+def _build(found: list[tuple[str, str, list[int]]], sources: list[Source]) -> Index:
     result: Index = {"framework": {}, **{kind: {} for kind in KINDS}}
     for kind, path, _ in found[:MAX_FILES]:
         name = _name(kind, path)
@@ -73,10 +73,16 @@ def _build(found: list[tuple[str, str, list[int]]]) -> Index:
         if known is None:
             result[kind][name] = entry
         elif known["digest"] != entry["digest"]:
-            message = f"{name} is defined twice with different content: {known['file']} and {path}"
+            places = " and ".join(f"{file} ({_owner(file, sources)})" for file in (known["file"], path))
+            message = f"{name} is defined twice with different content: {places}"
             clash = Finding("manifest-clash", "error", message, "remove one of them", "", path, 0)
             known["problems"].append(finding_to_json(clash))
     return result
+
+
+def _owner(path: str, sources: list[Source]) -> str:
+    """Who answers for a file: a distribution, or the folder that was named."""
+    return next((s.owner for s in sources if Path(path).is_relative_to(s.folder)), "nobody")
 
 
 def _name(kind: str, path: str) -> str:
@@ -120,6 +126,10 @@ def _document(kind: str, path: str) -> tuple[Json, list[Finding]]:
         from tuneport.checks.cel import rule_problems
 
         problems += rule_problems(document)
+    if kind == "methods" and isinstance(document.data, dict) and "data" in document.data:
+        from tuneport.checks.cel import reading_problems
+
+        problems += reading_problems(document)
     if kind == "methods" and isinstance(document.data, dict):
         for param, what in schemas.param_problems(document.data.get("params"), BINDING):
             line = document.line(("params", param))

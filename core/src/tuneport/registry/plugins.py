@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from tuneport.errors import Invalid, NotFound, TuneportError
+from tuneport.registry.deadline import TooLong, deadline
 from tuneport.registry.scan import EntryPoint, entry_points
 from tuneport.settings import setting
 from tuneport.types import Bindings, Context, Finding, LaunchPlan, Location, Ref
@@ -19,7 +20,8 @@ _SEVERITIES = ("error", "warning", "note")
 
 @dataclass(frozen=True, slots=True)
 class PluginRow:
-    """One installed plugin as `tp plugins` shows it. `problem` is empty where it loads."""
+    """One installed plugin as `tp plugins` shows it; `problem` is empty where it loads. Of manifests,
+    `folder` is where the data lives, `provides` its frameworks, `trust` its level (see `registry.trust`)."""
 
     kind: str
     name: str
@@ -28,6 +30,9 @@ class PluginRow:
     target: str
     enabled: bool
     problem: str = ""
+    folder: str = ""
+    provides: tuple[str, ...] = ()
+    trust: str = ""
 
 
 def points(group: str) -> dict[str, list[EntryPoint]]:
@@ -78,11 +83,12 @@ def load(point: EntryPoint) -> Any:
 
     module, _, attributes = point.value.partition(":")
     try:
-        target: Any = importlib.import_module(module.strip())
-        for attribute in filter(None, attributes.strip().split(".")):
-            target = getattr(target, attribute)
+        with deadline():
+            target: Any = importlib.import_module(module.strip())
+            for attribute in filter(None, attributes.strip().split(".")):
+                target = getattr(target, attribute)
         return target
-    except (Exception, SystemExit) as error:  # a plugin may raise anything while it is imported
+    except (Exception, SystemExit, TooLong) as error:  # a plugin may raise anything while it is imported
         raise Invalid(
             f"plugin {point.name!r} of {point.dist} {point.version} cannot be loaded: "
             f"{type(error).__name__}: {error}",
@@ -186,10 +192,11 @@ class Hooks:
 
     def _call(self, hook: str, call: Callable[[], Any], name: str = "") -> Any:
         try:
-            return call()
+            with deadline():
+                return call()
         except TuneportError:
             raise
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit, TooLong) as error:
             raise self._blame(
                 hook, f"raised {type(error).__name__}: {error}", name or self._culprit(hook, error)
             ) from error
@@ -246,19 +253,27 @@ class Hooks:
         if point is None:
             known = ", ".join(sorted(points("tuneport.policies"))) or "none"
             raise NotFound(f"policy {name!r} is not installed (installed: {known})", code="policy-missing")
-        policy = _instance(point)
-        self._register(policy, f"policy:{name}", f"policy {name} ({point.dist})")
+        self.add_policy(name, _instance(point), point.dist)
+
+    def add_policy(self, name: str, policy: object, dist: str = "") -> None:
+        """Ask a policy as well, for this request alone.
+
+        Raises:
+            Invalid: it implements more than a policy may, or does not fit the hooks.
+        """
+        self._register(policy, f"policy:{name}", f"policy {name} ({dist})" if dist else f"policy {name}")
         for caller in self._manager.get_hookcallers(policy) or []:
             for implementation in caller.get_hookimpls():
                 if implementation.plugin is policy and not (
                     caller.name == "validate" or (caller.name == "launch" and implementation.wrapper)
                 ):
                     raise Invalid(
-                        f"policy {name!r} of {point.dist} implements {caller.name}; a policy may implement "
-                        "validate, and launch as a hook wrapper",
+                        f"policy {name!r} of {dist or 'this process'} implements {caller.name}; a policy may "
+                        "implement validate, and launch as a hook wrapper",
                         code="policy-hook",
                         hint=f"remove {name} from `policies`",
                     )
+        self._policies = tuple(dict.fromkeys([*self._policies, name]))
 
 
 def _refuse_missing(framework: str) -> None:
@@ -279,9 +294,10 @@ def _instance(point: EntryPoint) -> object:
     if not isinstance(target, type):
         return target
     try:
-        instance: object = target()
+        with deadline():
+            instance: object = target()
         return instance
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit, TooLong) as error:
         raise Invalid(
             f"plugin {point.name!r} of {point.dist} cannot be created: {type(error).__name__}: {error}",
             code="plugin-broken",
@@ -310,8 +326,26 @@ def rows(*, check: bool) -> list[PluginRow]:
                 elif check and enabled(name):
                     problem = _problem(kind, point)
                 on = kind == "manifest" or enabled(name)
-                found.append(PluginRow(kind, name, point.dist, point.version, point.value, on, problem))
+                row = PluginRow(kind, name, point.dist, point.version, point.value, on, problem)
+                found.append(_with_data(row, point) if check and kind == "manifest" and not problem else row)
     return found
+
+
+def _with_data(row: PluginRow, point: EntryPoint) -> PluginRow:
+    """The row with what a data package provides, and how far it can be trusted."""
+    from tuneport.registry import sources, trust
+
+    folder = sources.locate(point).folder
+    provides = tuple(sources.frameworks_in(folder))
+    try:
+        wanted, keys = trust.required()
+        seen = trust.examine(folder, keys.values())
+        problem = "; ".join(seen.problems[:3])
+        if not problem and trust.LEVELS.index(seen.level) < trust.LEVELS.index(wanted):
+            problem = f"{seen.level}, and the site asks for {wanted}"
+    except TuneportError as error:
+        return replace(row, folder=str(folder), provides=provides, problem=error.message)
+    return replace(row, folder=str(folder), provides=provides, trust=seen.level or "changed", problem=problem)
 
 
 def _problem(kind: str, point: EntryPoint) -> str:
@@ -347,10 +381,11 @@ def load_fleet(kind: str, settings: Mapping[str, Any]) -> Any:
     point = _fleet_point(kind)
     factory = load(point)
     try:
-        return factory(settings)
+        with deadline():
+            return factory(settings)
     except TuneportError:
         raise
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit, TooLong) as error:
         raise Invalid(
             f"fleet {kind!r} of {point.dist} cannot be created: {type(error).__name__}: {error}",
             code="plugin-broken",

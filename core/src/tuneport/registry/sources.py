@@ -108,17 +108,18 @@ def _folders(folder: Path) -> list[str]:
         return []
     kept = _listing.get(str(folder))
     if kept is None or kept[0] != stamp:
-        names = [
-            entry.name
-            for entry in os.scandir(folder)
-            if entry.is_dir() and not entry.name.startswith((".", "_"))
-        ]
-        kept = [stamp, sorted(names)]
+        kept = [stamp, frameworks_in(folder)]
         _listing[str(folder)] = kept
         _dirty = True
     names_kept = kept[1]
     assert isinstance(names_kept, list)
     return names_kept
+
+
+def frameworks_in(folder: Path) -> list[str]:
+    """The frameworks that a source says something about."""
+    entries = os.scandir(folder)
+    return sorted(e.name for e in entries if e.is_dir() and not e.name.startswith((".", "_")))
 
 
 def keep_listing() -> None:

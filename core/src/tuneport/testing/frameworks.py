@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,6 +13,7 @@ from tuneport.experiment.create import new_project
 from tuneport.experiment.findings import findings_text
 from tuneport.registry import catalog, plugins
 from tuneport.registry.schemas import problems
+from tuneport.testing.golden import golden_problems, write_golden
 from tuneport.testing.purity import no_side_effects
 
 
@@ -21,12 +21,14 @@ class FrameworkTests:
     """Set `framework`, and `requests`: method id -> request keywords that must compile without an error.
 
     `golden` is a folder of plans to hold the compilation to; run once with TUNEPORT_WRITE_GOLDEN=1 to
-    write them, and read the difference before committing it.
+    write them, and read the difference before committing it. `releases` are those that plans are compiled
+    for; all that there are where it is empty.
     """
 
     framework: ClassVar[str]
     requests: ClassVar[Mapping[str, Mapping[str, Any]]]
     golden: ClassVar[Path | None] = None
+    releases: ClassVar[Sequence[str]] = ()
 
     def test_manifests_are_sound(self) -> None:
         problems = catalog.problems(self.framework)
@@ -79,24 +81,19 @@ class FrameworkTests:
         if self.golden is None:
             return
         for experiment, request in self._experiments(tmp_path):
-            plan = plan_to_json(experiment.plan(**request))
-            del plan["digest"], plan["source"]  # these change with the lock and templates, which have tests
-            for command in plan["commands"]:  # of code that comes along, its name; the code has tests
-                command["files"] = {
-                    name: "…" if name.endswith(".py") else file for name, file in command["files"].items()
-                }
             path = self.golden / f"{experiment.name}.json"
+            plan = experiment.plan(**request)
             if os.environ.get("TUNEPORT_WRITE_GOLDEN"):
-                path.parent.mkdir(exist_ok=True)
-                path.write_text(json.dumps(plan, indent=1, ensure_ascii=False) + "\n", "utf-8")
-            assert plan == json.loads(path.read_text("utf-8")), f"{path.name} differs"
+                write_golden(path, plan)
+            problems = list(golden_problems(path, plan))
+            assert not problems, "; ".join(problems)
 
     def _experiments(self, folder: Path) -> Iterator[tuple[api.Experiment, Mapping[str, Any]]]:
         """One fresh experiment for each method and each of its releases."""
         root = folder / "project"
         project = api.open_project(root if root.exists() else new_project(root))
         for method_id, request in self.requests.items():
-            for release in catalog.releases(self.framework):
+            for release in self.releases or catalog.releases(self.framework):
                 name = f"{method_id.replace('/', '-')}-{release}"
                 known = project.folder.experiments / name
                 yield (

@@ -91,12 +91,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def dumps(document: Mapping[str, Any]) -> str:
-    """JSON with one key of a surface per line, so that two releases can be compared by eye."""
+    """JSON with one key of a surface, or one list of names, per line, so that two releases can be compared
+    by eye."""
+    lists = document.get("lists", {})
+    if lists:
+        document = {**document, "lists": {name: f"@{name}@" for name in lists}}
     entries = {
         name: {**entry, "keys": {key: f"@{name}@{key}@" for key in entry["keys"]}}
         for name, entry in document["entries"].items()
     }
     text = json.dumps({**document, "entries": entries}, indent=1, ensure_ascii=False)
+    for name, value in lists.items():
+        text = text.replace(json.dumps(f"@{name}@"), json.dumps(value, ensure_ascii=False), 1)
     for name, entry in document["entries"].items():
         for key, value in entry["keys"].items():
             text = text.replace(json.dumps(f"@{name}@{key}@"), json.dumps(value, ensure_ascii=False), 1)

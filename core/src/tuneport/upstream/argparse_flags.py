@@ -12,8 +12,12 @@ from tuneport.upstream.dataclasses import Scan
 from tuneport.upstream.sources import Sources
 
 
-def scan_parser(sources: Sources, entry: str) -> Scan:
+def scan_parser(sources: Sources, entry: str, *, partial: bool = False) -> Scan:
     """Every flag that the parser built by module `entry` takes, under its name without dashes before it.
+
+    Args:
+        partial: whether a parser that cannot be told in full is read as far as it can; `undecided` of the
+            result then says what is missing.
 
     Raises:
         Invalid: the module is not in the source roots, or its parser is one that cannot be told in full.
@@ -21,15 +25,15 @@ def scan_parser(sources: Sources, entry: str) -> Scan:
     path = sources.path(entry)
     if path is None:
         raise Invalid(f"{entry} is not in the source roots", code="entry-missing", hint="check --entry")
-    facts = read_flags(path.read_text("utf-8"), path.name)
+    facts = read_flags(path.read_text("utf-8", "replace"), path.name)
     why = [*facts["undecided"], *([facts["error"]] if facts["error"] else [])]
     why += [f"it takes the argument {name}, which is no flag" for name in facts["positionals"]]
     why += ["it takes flags that it does not know"] * (not facts["strict"])
     why += ["it takes no abbreviations"] * (not facts["abbrev"])
-    if why:
+    if why and not partial:
         raise Invalid(f"{entry} cannot be told in full: {'; '.join(why)}", code="entry-undecided")
     file = sources.label(entry, ast.Pass()).rpartition(":")[0]
-    scan = Scan()
+    scan = Scan(undecided=why)
     for name, fact in facts["flags"].items():
         scan.keys[name] = _key(name, fact, file)
         if "default" not in fact:

@@ -21,7 +21,7 @@ from tuneport.upstream.__main__ import artefact
 from tuneport.upstream.hydra import dumps
 from tuneport.upstream.hydra_tree import read_file
 from tuneport.upstream.names import names_in, reached
-from tuneport.upstream.sources import Sources
+from tuneport.upstream.sources import Sources, trees
 from tuneport.upstream.typed_configs import TypedConfigs
 
 MODEL = "MasterConfig"
@@ -49,9 +49,9 @@ def surface(
     classes = TypedConfigs(sources)
     entries: dict[str, dict[str, Any]] = {}
     reads: dict[str, set[str]] = {}
-    for path in sorted((root / programs).rglob("*.py")):
+    for path, tree in trees(root, programs):
         module = path.relative_to(root).with_suffix("").as_posix().replace("/", ".")
-        config = _default_file(path, root)
+        config = _default_file(path, tree, root)
         found = sources.find(module, model)
         if not config or found is None or not isinstance(found.node, ast.ClassDef):
             continue
@@ -98,9 +98,8 @@ def _parts(files: Any) -> Iterator[str]:
                 waiting.append(item)
 
 
-def _default_file(path: Path, root: Path) -> str:
+def _default_file(path: Path, tree: ast.Module, root: Path) -> str:
     """The file that a program reads where its command line names none; empty where it takes no `--config`."""
-    tree = ast.parse(path.read_text("utf-8"), str(path))
     takes = False
     found = ""
     for node in ast.walk(tree):
@@ -124,11 +123,8 @@ _OPERATIONS = {"a * b": "product", "a / b": "quotient", "max(a, b)": "maximum"}
 def _resolvers(sources: Sources, package: str) -> dict[str, str]:
     """The resolvers of two numbers that the package registers: name -> what is done with them."""
     found: dict[str, str] = {}
-    for path in sorted((sources.roots[0] / package).rglob("*.py")):
-        text = path.read_text("utf-8")
-        if "register_new_resolver" not in text:
-            continue
-        for node in ast.walk(ast.parse(text, str(path))):
+    for _, tree in trees(sources.roots[0], package):
+        for node in ast.walk(tree):
             if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("register_new_resolver"):
                 name, function = _text(node.args[0]), node.args[1]
                 body = ast.unparse(function.body) if isinstance(function, ast.Lambda) else ""

@@ -30,10 +30,12 @@ class Field:
 
 @dataclass(slots=True)
 class Scan:
-    """What an entry parses: `keys` as a surface file holds them, and the names whose default is unknown."""
+    """What an entry parses: `keys` as a surface file holds them, the names whose default is unknown, and why
+    it was not read in full, where it was not."""
 
     keys: dict[str, dict[str, Any]] = field(default_factory=dict)
     unknown: list[str] = field(default_factory=list)
+    undecided: list[str] = field(default_factory=list)
 
 
 def scan_entry(sources: Sources, entry: str, assume: Mapping[str, bool] | None = None) -> Scan:

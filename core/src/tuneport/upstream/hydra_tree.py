@@ -22,7 +22,7 @@ def entries(sources: Sources, package: str) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     for root in sources.roots:
         for path in sorted((root / package).rglob("*.py")):
-            if "hydra" not in path.read_text("utf-8"):
+            if "hydra" not in path.read_text("utf-8", "replace"):
                 continue
             module = path.relative_to(root).with_suffix("").as_posix().replace("/", ".")
             call = _decorator(sources, module)

@@ -7,14 +7,13 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from tuneport.upstream.sources import Sources
+from tuneport.upstream.sources import Sources, trees
 
 
 def names(root: Path, package: str) -> str:
     """Attribute names, parameters, keywords and identifier-like text constants of all modules, sorted and
     joined by blanks. What is not among them is read by nothing in the package."""
-    paths = sorted((root / package).rglob("*.py"))
-    return " ".join(sorted(names_in(ast.parse(path.read_text("utf-8"), str(path)) for path in paths)))
+    return " ".join(sorted(names_in(tree for _, tree in trees(root, package))))
 
 
 def names_in(trees: Iterable[ast.Module], *, fields: bool = True) -> set[str]:
@@ -69,9 +68,8 @@ def built(root: Path, package: str, builder: str) -> list[str]:
     """Last names of what modules hand to the function `builder`, which makes an object of a branch of the
     configuration: `actor` for `builder(self.config.actor)` and for `builder(actor_config)`."""
     found: set[str] = set()
-    for path in sorted((root / package).rglob("*.py")):
-        text = path.read_text("utf-8")
-        for node in ast.walk(ast.parse(text, str(path))) if builder in text else ():
+    for _, tree in trees(root, package):
+        for node in ast.walk(tree):
             if (
                 isinstance(node, ast.Call)
                 and ast.unparse(node.func).rpartition(".")[2] == builder

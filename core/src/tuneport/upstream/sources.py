@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +22,10 @@ class Sources:
     """Source trees of one release and of the packages it builds on; each root holds packages."""
 
     roots: Sequence[Path]
+    broken: dict[str, str] = field(default_factory=dict)
+    """Modules that are no Python as this interpreter reads it -> why; they count as absent."""
     _trees: dict[str, ast.Module | None] = field(default_factory=dict)
+    _texts: dict[str, bytes] = field(default_factory=dict)
 
     def path(self, module: str) -> Path | None:
         """The file of a dotted module name, or None where no root has it."""
@@ -42,7 +46,11 @@ class Sources:
     def tree(self, module: str) -> ast.Module | None:
         if module not in self._trees:
             path = self.path(module)
-            self._trees[module] = None if path is None else ast.parse(path.read_text("utf-8"), str(path))
+            try:
+                self._trees[module] = None if path is None else parse(path)
+            except Unreadable as error:
+                self._trees[module] = None
+                self.broken[module] = str(error)
         return self._trees[module]
 
     def find(self, module: str, name: str, _seen: frozenset[str] = frozenset()) -> Definition | None:
@@ -50,9 +58,9 @@ class Sources:
 
         Imports under TYPE_CHECKING count: packages that load lazily say there what they hold.
         """
-        tree = self.tree(module)
         here = f"{module}:{name}"
-        if tree is None or here in _seen:
+        tree = self.tree(module) if here not in _seen and self._could_have(module, name) else None
+        if tree is None:
             return None
         for node in statements(tree.body):
             if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == name:
@@ -71,6 +79,18 @@ class Sources:
                 if found is not None:
                     return found
         return None
+
+    def _could_have(self, module: str, name: str) -> bool:
+        """Whether a module's text has a name, or takes in names that it does not write: most modules of a
+        large package need no parsing to be passed by."""
+        if module not in self._texts:
+            path = self.path(module)
+            try:
+                self._texts[module] = path.read_bytes() if path is not None else b""
+            except OSError:
+                self._texts[module] = b""
+        text = self._texts[module]
+        return name.encode() in text or b"import *" in text or not name.isascii()
 
     def submodule(self, module: str, name: str) -> str | None:
         """The dotted module that `name` stands for inside `module`, where it names one."""
@@ -93,6 +113,35 @@ class Sources:
             parts = parts[:-1]
         parts = parts[: len(parts) - (node.level - 1)]
         return ".".join([*parts, *((node.module or "").split("."))]).rstrip(".")
+
+
+class Unreadable(Exception):
+    """A file that is no Python as this interpreter reads it."""
+
+
+def parse(path: Path) -> ast.Module:
+    """The syntax tree of a file.
+
+    Raises:
+        Unreadable: it has none.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(path.read_bytes(), str(path))
+    except SyntaxError as error:
+        raise Unreadable(f"line {error.lineno or 0}: {error.msg}") from error
+    except (ValueError, RecursionError, MemoryError, OSError) as error:
+        raise Unreadable(str(error) or type(error).__name__) from error
+
+
+def trees(root: Path, package: str) -> Iterator[tuple[Path, ast.Module]]:
+    """Every module of a package that can be read, with its tree, in the order of their paths."""
+    for path in sorted((root / package).rglob("*.py")):
+        try:
+            yield path, parse(path)
+        except Unreadable:
+            continue
 
 
 def statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:

@@ -79,20 +79,20 @@ class TypedConfigs(Classes):
     def _merged(self, names: list[str]) -> dict[str, Any]:
         merged: dict[str, Any] = {}
         for name in names:
-            for field, spec in self._every(name).items():
+            for field, spec in self.every(name).items():
                 before = merged.get(field)
                 merged[field] = spec if before is None else _either(before, spec)
         for field, spec in merged.items():
-            if any(field not in self._every(name) for name in names) and "required" in spec:
+            if any(field not in self.every(name) for name in names) and "required" in spec:
                 merged[field] = {key: value for key, value in spec.items() if key != "required"}
         return merged
 
-    def _every(self, name: str) -> dict[str, Any]:
+    def every(self, name: str) -> dict[str, Any]:
         """Declared fields of a class of the table, inherited ones included."""
         spec: dict[str, Any] = self.table.get(name, {})
         found: dict[str, Any] = {}
         for base in spec.get("bases", ()):
-            found |= self._every(base)
+            found |= self.every(base)
         return {**found, **spec.get("fields", {})}
 
 

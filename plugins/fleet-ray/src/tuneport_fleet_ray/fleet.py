@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tuneport.compiler.plan import plan_digest, ref_to_json
-from tuneport.compiler.ray_cluster import SCRIPT as RAY_SCRIPT
+from tuneport.compiler.ray_cluster import works_on_ray
 from tuneport.errors import Invalid, Unavailable
 from tuneport.fleets import disk, stage
 from tuneport.fleets.failure import NotStarted
@@ -73,7 +74,7 @@ class RayFleet:
             Unavailable: it needs an image. NotFound, Untrusted: what it refers to is missing, or was changed.
         """
         refuse_unusable(plan)
-        package.refuse_secrets(plan.source)
+        stage.refuse_secrets(plan.source)
         if plan.runtime.image:
             raise Unavailable(
                 f"jobs run in the cluster's own environment, not in the image {plan.runtime.image}",
@@ -152,7 +153,7 @@ class RayFleet:
             try:
                 if self.find(key) is not None or folder.stop.exists():
                     return key
-                package.refuse_secrets(content["experiment"])
+                stage.refuse_secrets(content["experiment"])
                 origin = request.get("source")
                 stage.keep_source(folder, Path(origin) if origin else None, content["experiment"])
                 place = f"/api/packages/gcs/{content['name']}"
@@ -161,7 +162,10 @@ class RayFleet:
                         place, package.build(folder.source, content["experiment"], content["texts"])
                     )
                 self._api.send("/api/jobs/", request["job"])
-                disk.publish_json(_posted(folder), {"time": time.time()}, "launch-record")
+                with contextlib.suppress(
+                    OSError
+                ):  # a full disk here does not undo what the cluster has taken
+                    disk.publish_json(_posted(folder), {"time": time.time()}, "launch-record")
             except Missing:
                 raise Unavailable(
                     f"{self._api.address} has no Jobs API",
@@ -275,21 +279,6 @@ def _posted(folder: Folder) -> Path:
     """Exists once the cluster has taken the job, after which nobody posts it again, whatever the cluster
     remembers."""
     return folder.path / "posted.json"
-
-
-def works_on_ray(plan: LaunchPlan) -> bool:
-    """Whether the plan's program uses a Ray cluster by itself: several nodes show it by the script that would
-    make one, a single node by what its framework's manifest says."""
-    if any(RAY_SCRIPT in command.files for command in plan.commands):
-        return True
-    from tuneport.errors import TuneportError
-    from tuneport.registry import catalog
-
-    framework, _, method = plan.method.partition("/")
-    try:
-        return plan.action == "train" and method in catalog.framework_spec(framework).get("ray", ())
-    except TuneportError:
-        return False
 
 
 def _command(command: Command) -> dict[str, Json]:

@@ -5,21 +5,16 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import re
 import zipfile
 from collections.abc import Mapping
 from importlib.resources import files as package_files
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from tuneport.errors import Invalid
 
 DRIVER, LAUNCH = "tuneport-driver.py", "tuneport-launch.json"
 MAX_BYTES = 100 * 1024 * 1024
 """What Ray's dashboard takes (ray/_private/ray_constants.py, DASHBOARD_CLIENT_MAX_SIZE)."""
-_SECRET = re.compile(
-    r"\.env(\..*)?|\.netrc|\.?credentials?(\.\w+)?|id_(rsa|dsa|ecdsa|ed25519)|.*\.(pem|key|p12|pfx|kdbx)|\.git-credentials",
-    re.IGNORECASE,
-)
 
 
 def texts(launch: Mapping[str, object], written: Mapping[str, str]) -> dict[str, str]:
@@ -38,19 +33,6 @@ def name(digests: Mapping[str, str], more: Mapping[str, str]) -> str:
     """The package's name: the same for the same content."""
     content = json.dumps([dict(digests), dict(more)], sort_keys=True).encode("utf-8", "surrogatepass")
     return f"_ray_pkg_{hashlib.sha256(content).hexdigest()[:32]}.zip"
-
-
-def refuse_secrets(digests: Mapping[str, str]) -> None:
-    """Raises:
-    Invalid: a file of the experiment is named like one that holds a secret.
-    """
-    for path in digests:
-        if _SECRET.fullmatch(PurePosixPath(path).name):
-            raise Invalid(
-                f"{path} looks like a secret, and everything in the experiment folder is uploaded",
-                code="upload-secret",
-                hint="move it out of the experiment folder; the cluster's own environment can hold secrets",
-            )
 
 
 def build(source: Path, digests: Mapping[str, str], more: Mapping[str, str]) -> bytes:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 
 from tuneport.errors import Invalid
+from tuneport.fleets import shell
 from tuneport.types import Value
 
 VARIABLES = {"node_rank": "$tp_rank", "head_addr": "$tp_head", "head_port": "$tp_port"}
@@ -17,11 +17,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 def word(value: Value) -> str:
     """One word of a command. A reference is a variable between two quoted texts."""
-    if isinstance(value, str):
-        return shlex.quote(value)
-    before = shlex.quote(value.prefix) if value.prefix else ""
-    after = shlex.quote(value.suffix) if value.suffix else ""
-    return f'{before}"{VARIABLES[value.ref]}"{after}'
+    return shell.word(value, VARIABLES)
 
 
 def exports(variables: Mapping[str, Value]) -> list[str]:

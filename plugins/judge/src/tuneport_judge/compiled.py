@@ -95,12 +95,20 @@ def _sense(document: Mapping[str, Any]) -> Iterator[Finding]:
     elif "step" in scale and scale["step"] > scale["max"] - scale["min"]:
         message = f"one step of {scale['step']} is more than the whole scale"
         yield Finding("rubric-scale", "error", message, "make scale.step smaller, or leave it out")
+    elif "step" in scale and not Rubric(document, "").on_scale(scale["max"]):
+        message = (
+            f"steps of {scale['step']} from {scale['min']} never come to {scale['max']}: no answer can get it"
+        )
+        yield Finding("rubric-scale", "warning", message, "choose a step that divides the scale")
     for name, count in Counter(names).items():
         if count > 1:
             yield Finding("rubric-criteria", "error", f"two criteria are called {name}", "rename one of them")
     if "{answer}" not in template:
         message = "the template has no {answer}, so the judge would never see what it scores"
         yield Finding("rubric-template", "error", message, "put {answer} where the answer belongs")
+    if "{question}" not in template:
+        message = "the template has no {question}, so the judge scores answers without knowing to what"
+        yield Finding("rubric-unused", "warning", message, "put {question} where the question belongs")
     if "{reference}" in template and not document.get("reference"):
         message = "the template has {reference}, and nothing says which column that is"
         yield Finding("rubric-template", "error", message, "write reference: COLUMN")

@@ -26,18 +26,48 @@ def main() -> None:
     if backend == "megatron":
         if not iterations:
             sys.exit(f"tuneport: {weights} has no iter_* folder, which Megatron writes")
-        words = ["convert_megatron_to_hf.py", "--megatron-ckpt-path", os.path.join(weights, iterations[-1])]
+        trained = os.path.join(weights, iterations[-1])
+        words = adapters(trained, config)
+        words = words or ["convert_megatron_to_hf.py", "--config", config, "--megatron-ckpt-path", trained]
     else:
-        words = ["convert_dcp_to_hf.py", "--dcp-ckpt-path", weights]
+        words = ["convert_dcp_to_hf.py", "--config", config, "--dcp-ckpt-path", weights]
     root = source_tree()
     converter = os.path.join(root, "examples", "converters", words[0])
-    command = [sys.executable, converter, "--config", config, *words[1:], "--hf-ckpt-path", output]
+    command = [sys.executable, converter, *words[1:], "--hf-ckpt-path", output]
     code = subprocess.run(command, cwd=root).returncode
     if code:
         sys.exit(code)
     if not os.path.isfile(os.path.join(output, "config.json")):
         sys.exit(f"tuneport: {words[0]} ended well and wrote no config.json to {output}")
     sys.stdout.write(f"{step} is in {output}\n")
+
+
+def adapters(trained: str, config: str) -> list[str]:
+    """How adapters of Megatron become a whole model: merged into the base that the release converted before
+    training, as the checkpoint itself says; nothing where all weights were trained."""
+    import yaml  # NeMo-RL brings it
+
+    settings = os.path.join(trained, "run_config.yaml")
+    if not os.path.isfile(settings):
+        return []
+    with open(settings, encoding="utf-8") as stream:
+        said = yaml.safe_load(stream) or {}
+    if not said.get("peft"):
+        return []
+    base = os.environ.get("TUNEPORT_BASE_CHECKPOINT") or (said.get("checkpoint") or {}).get(
+        "pretrained_checkpoint"
+    )
+    base = base or ""
+    if os.path.isdir(os.path.join(base, "iter_0000000")):
+        base = os.path.join(base, "iter_0000000")
+    if not os.path.isdir(base):
+        sys.exit(
+            f"tuneport: adapters go into the base as Megatron holds it, and {base or 'its place'} is not "
+            "here: set TUNEPORT_BASE_CHECKPOINT to that folder (iter_0000000)"
+        )
+    with open(config, encoding="utf-8") as stream:
+        name = yaml.safe_load(stream)["policy"]["model_name"]
+    return ["convert_lora_to_hf.py", "--base-ckpt", base, "--adapter-ckpt", trained, "--hf-model-name", name]
 
 
 def newest(folder: str) -> str:

@@ -36,7 +36,8 @@ def values(context: Context) -> dict[str, Json]:
 def _running(context: Context) -> list[str]:
     """The roles, beside generation, that take GPUs with these settings."""
     config, found = context.config, ["actor"]
-    if (config.get("algo.kl.init_coef") or 0) > 0:
+    weight = config.get("algo.kl.init_coef")
+    if isinstance(weight, int | float) and weight > 0:
         found.append("reference")
     if config.get("algo.advantage.estimator") == "gae":
         found.append("critic")

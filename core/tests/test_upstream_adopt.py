@@ -1,0 +1,274 @@
+"""Adopting a release of an invented framework: what is drafted, what is proved, what is left to a person."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tuneport.errors import Invalid, NotFound
+from tuneport.experiment.yamlread import read_yaml
+from tuneport.upstream import adopt_review
+from tuneport.upstream.adopt import Adoption, adopt, target
+
+from .core_support import World, forget, tp, tp_json
+
+SCRIPT = """\
+import argparse
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--out")
+{flags}
+    args = parser.parse_args()
+{checks}
+
+if __name__ == "__main__":
+    main()
+"""
+FLAGS = {
+    "1.0": {"rate": 0.1, "grist": 3, "stones": 2, "speed": 10},
+    "1.1": {"rate": 0.1, "grain_size": 3, "stones": 2, "sieve": 1},
+    "1.2": {"rate": 0.1, "grain_size": 3, "stones": 4, "sieve": 1},
+}
+HELP = {"grist": "how fine the flour is, in tenths", "grain_size": "how fine the flour is, in tenths"}
+CHECKS = {
+    "1.0": [
+        "if args.stones > 8:",
+        "    raise ValueError('stones')",
+        "if args.rate < 0:",
+        "    raise ValueError()",
+    ],
+    "1.1": [
+        "# said anew",
+        "if args.stones > 8:",
+        "    raise ValueError('stones')",
+        "if args.rate < -1:",
+        "    pass",
+    ],
+    "1.2": [
+        "if args.stones > 8:",
+        "    raise ValueError('stones')",
+        "if args.rate < 0:",
+        "    raise ValueError()",
+    ],
+}
+RULES = """\
+rules:
+  - code: mill-stones
+    {key: stones, require: cfg.stones <= 8, severity: error, say: too many, source: "mill/train.py, main"}
+  - code: mill-rate
+    {key: rate, require: cfg.rate >= 0.0, severity: error, say: below none, source: "mill/train.py, main"}
+  - code: mill-speed
+    {key: speed, require: cfg.speed > 0, severity: error, say: stands, source: "mill/train.py, main"}
+  - code: mill-sums
+    {key: rate, require: cfg.rate < 9.0, severity: note, say: large, source: "sums/adder.py, add"}
+""".replace("\n    {", ", ").replace("- code", "- {code")
+METHOD = """\
+method: mill/grind
+title: Grind
+entry: mill.train
+roles: [main]
+params:
+  learning_rate: {key: rate, type: number, minimum: 0, maximum: 5}
+  seed: {key: speed, type: integer, minimum: 1}
+bind:
+  model: {key: model, required: true}
+  train_data: {key: data, required: true}
+platform:
+  out: {ref: output_dir}
+launch: {launcher: none, run: {module: mill.train}, dialect: {name: flags}}
+rules: [stones]
+"""
+FRAMEWORK = """\
+framework: mill
+title: Mill
+default_release: "1.0"
+scan:
+  mill:
+    parsers: [mill.train]
+"""
+RELEASE = """\
+# the first one
+release: "1.0"
+status: supported
+artefacts:
+  - {name: mill, version: "1.0"}
+surface: 1.0.json
+# what it was proved with
+pins: {sums: "2.0"}
+runtime:
+  id: mill-1.0
+  venv:
+    variants:
+      any:
+        series: ["*"]
+        # all of it
+        requirements: [mill==1.0, sums==2.0]
+  oci: {image: "registry/mill:1.0"}
+moves:
+  - {from: old_rate, to: rate}
+"""
+
+
+def wheel(folder: Path, version: str, requires: str = "") -> Path:
+    path = folder / f"mill-{version}-py3-none-any.whl"
+    flags = "\n".join(
+        f"    parser.add_argument('--{name}', type={kind}, default={value}, help={HELP.get(name)!r})"
+        for name, value in FLAGS[version].items()
+        for kind in [type(value).__name__]
+    )
+    checks = "\n".join(f"    {line}" for line in CHECKS[version])
+    info = f"mill-{version}.dist-info"
+    metadata = f"Metadata-Version: 2.1\nName: mill\nVersion: {version}\n{requires}"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("mill/__init__.py", "")
+        archive.writestr("mill/train.py", SCRIPT.format(flags=flags, checks=checks))
+        archive.writestr(f"{info}/METADATA", metadata)
+        archive.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr(f"{info}/RECORD", "")
+    return path
+
+
+@pytest.fixture
+def mill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A project, and mill 1.0 among its manifests; 1.1 and 1.2 lie where pip looks."""
+    world = World(tmp_path, monkeypatch)
+    shelf = tmp_path / "shelf"
+    shelf.mkdir()
+    for version in FLAGS:
+        wheel(shelf, version, "Requires-Dist: sums>=2\n" if version == "1.1" else "Requires-Dist: sums>=3\n")
+    for name, value in {
+        "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": str(shelf),
+        "PIP_CONFIG_FILE": "/dev/null",
+    }.items():
+        world.env(name, value)
+    world.manifests = tmp_path / "manifests"
+    folder = world.manifests / "mill"
+    for name, text in {
+        "framework.yaml": FRAMEWORK,
+        "releases/1.0.yaml": RELEASE,
+        "methods/grind.yaml": METHOD,
+        "rules/stones.yaml": RULES,
+    }.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, "utf-8")
+    world.env("TUNEPORT_MANIFEST_PATH", str(world.manifests))
+    world.env("TUNEPORT_CACHE_DIR", str(tmp_path / "cache"))
+    from tuneport.upstream.scan import scan
+
+    forget()
+    (folder / "surfaces").mkdir()
+    (folder / "surfaces/1.0.json").write_text(
+        scan(shelf / "mill-1.0-py3-none-any.whl", "mill").text(), "utf-8"
+    )
+    forget()
+    return world
+
+
+def by_name(adoption: Adoption) -> dict[str, Any]:
+    return {one.name: one for one in adoption.verdicts}
+
+
+def test_a_release_is_drafted_as_data_and_nothing_that_is_there_changes(mill: World) -> None:
+    mill.experiment("mill/grind", "rate: 0.5\n", name="old")
+    kept = {path: path.read_bytes() for path in mill.manifests.rglob("*") if path.is_file()}
+    before = mill.plan_json("old")
+    adoption = adopt("mill", "1.1")
+    assert {path: path.read_bytes() for path in mill.manifests.rglob("*") if path.is_file()} == kept
+    assert list(adoption.files) == ["mill/releases/1.1.yaml", "mill/surfaces/1.1.json"]
+    adoption.write(mill.manifests)
+    forget()
+    written = read_yaml(mill.manifests / "mill/releases/1.1.yaml").data
+    assert written["runtime"]["venv"]["variants"]["any"]["requirements"] == ["mill==1.1", "sums==2.0"]
+    assert written["runtime"]["id"] == "mill-1.1"
+    assert written["runtime"]["oci"] == {}, "an image holds the code of the release that it was built for"
+    assert written["artefacts"][0]["version"] == "1.1" and len(written["artefacts"][0]["sha256"]) == 64
+    text = (mill.manifests / "mill/releases/1.1.yaml").read_text()
+    assert "# what it was proved with\n" in text and "        # all of it\n" in text
+    assert {"from": "old_rate", "to": "rate"} in written["moves"]
+    # Locked to the old release: the same plan to the byte, and still the default.
+    assert mill.plan_json("old") == before
+    assert (
+        mill.experiment("mill/grind", name="plain")
+        and mill.plan_json("plain")["runtime"] == before["runtime"]
+    )
+    mill.experiment("mill/grind", "rate: 0.5\nsieve: 2\n", name="new", version="1.1")
+    plan = mill.plan_json("new")
+    assert "--sieve=2" in plan["commands"][0]["argv"] and plan["config"]["rate"] == 0.5
+
+
+def test_verdicts_stand_on_code_keys_or_a_person(mill: World) -> None:
+    adoption = adopt("mill", "1.1")
+    found = {name: (one.applies, one.how) for name, one in by_name(adoption).items()}
+    assert found["mill-stones"] == (True, "same code")
+    assert found["mill-rate"] == (True, "neighbour")
+    assert found["mill-speed"] == (False, "no such key")
+    assert found["mill-sums"] == (True, "other package")
+    assert found["seed"] == (False, "no such key")
+    sheet = adopt_review.document(adoption)
+    assert any("mill-rate applies as in 1.0, and no code proves it" in line for line in sheet["decide"])
+    assert not [line for line in sheet["decide"] if "mill-stones" in line]
+    assert any("sieve is new" in line for line in sheet["decide"])
+    assert any("grist" in line for line in sheet["decide"]), "where it went, or that it is gone, is said"
+    assert any("keep their digest" in line for line in sheet["proved"])
+    assert sheet["ok"] and not sheet["failed"]
+    assert [row["errors"] for row in sheet["methods"]] == [[]]
+    assert "its plan is that of 1.0" in adopt_review.sheet(adoption)
+    # By hand 1.1 takes any rate; 1.2 says of stones what 1.1 says, and of the rate something else.
+    adoption.write(mill.manifests)
+    path = mill.manifests / "mill/releases/1.1.yaml"
+    path.write_text(path.read_text().replace("  rules:\n", "  rules:\n    mill-rate: 1.1 takes any rate\n"))
+    forget()
+    later = adopt("mill", "1.2")
+    found = {name: (one.applies, one.how) for name, one in by_name(later).items()}
+    assert later.base == "1.1"
+    assert found["mill-rate"] == (False, "neighbour") and found["mill-stones"] == (True, "same code")
+
+
+def test_a_changed_default_and_an_unmet_requirement_are_said(mill: World) -> None:
+    adoption = adopt("mill", "1.2")
+    assert not adoption.ok
+    sheet = adopt_review.document(adoption)
+    assert sheet["failed"] == ["any: it needs sums >=3 and 2.0 is pinned"]
+    assert any("default of stones" in line and "2 -> 4" in line for line in sheet["decide"])
+
+
+def test_what_cannot_be_adopted_is_said_before_anything_is_read(
+    mill: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(Invalid, match="among the manifests already"):
+        adopt("mill", "1.0")
+    for odd in ("../../1.1", "", "1.1\n", "é" * 5000):
+        with pytest.raises(Invalid, match="cannot be the name of a release"):
+            adopt("mill", odd, source=str(mill.folder / "shelf/mill-1.1-py3-none-any.whl"))
+    with pytest.raises(NotFound, match="no framework here"):
+        adopt("nowhere", "1.0")
+    assert target(str(mill.folder)) == mill.folder
+    with pytest.raises(Invalid, match="is not a folder"):
+        target(str(mill.folder / "none"))
+    monkeypatch.delenv("TUNEPORT_MANIFEST_PATH")
+    with pytest.raises(Invalid, match="no manifest folder was named"):
+        target("")
+
+
+def test_the_command_shows_the_sheet_and_writes_on_a_yes_alone(mill: World) -> None:
+    command = ["upstream", "adopt", "mill", "1.1", "--into", str(mill.manifests)]
+    done = tp(*command, "--review", str(mill.folder / "sheet.md"), cwd=mill.root)
+    assert done.returncode == 0, done.stderr
+    assert "## Proved" in done.stdout and "## For a person to decide" in done.stdout
+    assert (mill.folder / "sheet.md").read_text() == done.stdout
+    assert not (mill.manifests / "mill/releases/1.1.yaml").exists() and "--yes" in done.stderr
+    code, said = tp_json(*command, "--yes", cwd=mill.root)
+    assert (code, said["ok"], said["base"]) == (0, True, "1.0")
+    assert [Path(path).name for path in said["written"]] == ["1.1.yaml", "1.1.json"]
+    again = tp(*command, "--yes", cwd=mill.root)
+    assert again.returncode == 3 and "among the manifests already" in again.stderr
+    assert json.loads((mill.manifests / "mill/surfaces/1.1.json").read_text())["release"] == "1.1"

@@ -1,0 +1,4 @@
+from swift.megatron.arguments import MegatronSftArguments
+from transformers import HfArgumentParser
+
+parser = HfArgumentParser((MegatronSftArguments,))

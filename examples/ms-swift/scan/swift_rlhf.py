@@ -1,0 +1,4 @@
+from swift.arguments import RLHFArguments
+from transformers import HfArgumentParser
+
+parser = HfArgumentParser((RLHFArguments,))

@@ -1,0 +1,4 @@
+from swift.arguments import SftArguments
+from transformers import HfArgumentParser
+
+parser = HfArgumentParser((SftArguments,))

@@ -1,0 +1,1 @@
+"""Tuneport's adapter for ms-swift."""

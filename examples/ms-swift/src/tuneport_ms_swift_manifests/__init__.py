@@ -1,0 +1,1 @@
+"""Manifests of ms-swift."""

@@ -1,0 +1,354 @@
+"""Plans as objects of a Kubernetes cluster, which its own controllers run."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tuneport.compiler.ray_cluster import works_on_ray
+from tuneport.errors import Unavailable
+from tuneport.fleets import disk, stage
+from tuneport.fleets.failure import NotStarted
+from tuneport.fleets.layout import Folder, jobs_root, split_key
+from tuneport.fleets.protocol import TERMINAL, Capabilities, LogLine, Probe, Status
+from tuneport.fleets.resolve import refuse_unusable
+from tuneport.settings import private_dir, state_dir
+from tuneport.types import LaunchPlan
+
+from tuneport_fleet_kubernetes import check, kubeconfig, logs, workloads
+from tuneport_fleet_kubernetes.api import Api, Missing, Taken
+from tuneport_fleet_kubernetes.names import JOB, KEY, ROLE, STORAGE, name_of
+from tuneport_fleet_kubernetes.request import filled, made, seen, shown, storage
+from tuneport_fleet_kubernetes.settings import SETTINGS
+from tuneport_fleet_kubernetes.states import status
+
+_BATCH = 100
+"""Jobs that one call asks about."""
+_LOOK = 3.0
+"""Seconds between two questions about a job whose log is followed."""
+
+
+class KubernetesFleet:
+    """See `tuneport.fleets.protocol.Fleet`. The objects of a submission are named by its key; a handle is
+    `key@kind`, or the key alone where the kind of workload is not known."""
+
+    name = "kubernetes"
+    SETTINGS = SETTINGS
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._settings = dict(settings)
+        self._found: Api | None = None
+        self._kinds: frozenset[str] | None = None
+
+    @property
+    def api(self) -> Api:
+        if self._found is None:
+            access = kubeconfig.find(self._settings.get("context", ""), self._settings.get("namespace", ""))
+            self._found = Api(access, float(self._settings.get("timeout", 30)))
+        return self._found
+
+    def capabilities(self) -> Capabilities:
+        return Capabilities(self.name, "kubernetes", True, check.cards(self.api, self._settings), ("oci",))
+
+    def probes(self) -> Iterator[Probe]:
+        return check.probes(lambda: self.api, self._settings)
+
+    def refuse(self, plan: LaunchPlan) -> None:
+        """Say, before anything is recorded, why this plan cannot run here.
+
+        Raises:
+            Invalid: no object can carry what the plan holds, or a file must not be uploaded.
+            Unavailable: it has no image that this fleet takes, or the cluster lacks the kind of workload.
+            NotFound, Untrusted: what it refers to is missing, or was changed.
+        """
+        refuse_unusable(plan)
+        stage.refuse_secrets(plan.source)
+        for path in plan.mounts:
+            seen(self._settings, path, f"{path}, which the site's policy mounts,")
+        try:
+            kind = self._kind(plan)
+        except NotStarted:  # it is accepted all the same, and begins when the cluster is back
+            kind = "jobset"
+        made(self._settings, plan, "refuse-1", kind)
+
+    def render(self, plan: LaunchPlan, key: str) -> Mapping[str, Any]:
+        """`objects` in the order in which they are created. The experiment's files are put into the first
+        when it is shown or sent, under the keys that `files` has for them.
+
+        Raises:
+            NotStarted: the cluster has to say which kinds of workload it has, and cannot be asked.
+        """
+        return made(self._settings, plan, key, self._kind(plan))
+
+    def show(self, request: Mapping[str, Any]) -> str:
+        """What `kubectl create -f -` takes, and how large the job's files are."""
+        return shown(self._settings, request)
+
+    def submit(self, request: Mapping[str, Any], key: str) -> str:
+        """Create the objects; those of this key that are there are these.
+
+        Raises:
+            NotStarted: the cluster cannot be asked; try again. Unavailable: it refuses the job.
+            Untrusted: the experiment changed since planning.
+        """
+        folder = Folder.of(key)
+        private_dir(state_dir())
+        disk.folder(folder.path, "job-folder")
+        with disk.locked(folder.claim):
+            try:
+                known = self.find(key)
+                if known is not None or folder.stop.exists():
+                    return known or key
+                self._create(request, key, folder)
+            except Unavailable as error:
+                if error.code not in ("fleet-unreachable", "fleet-answer"):
+                    raise
+                raise NotStarted(error.message, code=error.code, hint=error.hint) from error
+            with contextlib.suppress(OSError):  # a full disk here does not undo what the cluster has taken
+                record = {"time": time.time(), "kind": request["kind"]}
+                disk.publish_json(_posted(folder), record, "launch-record")
+        return f"{key}@{request['kind']}"
+
+    def find(self, key: str) -> str | None:
+        record = disk.read_json(_posted(Folder.of(key)))
+        if isinstance(record, dict) and record.get("kind") in workloads.API:
+            return f"{key}@{record['kind']}"
+        for kind in workloads.API:
+            if self._get(kind, key) is not None:
+                return f"{key}@{kind}"
+        return None
+
+    def poll(self, handles: Sequence[str]) -> Mapping[str, Status]:
+        """One call per hundred jobs of a kind, and one more for those of which only their pods can tell."""
+        placed = {handle: self._placed(handle) for handle in handles}
+        found: dict[str, Status] = {}
+        for kind in dict.fromkeys(placed.values()):
+            mine = [handle for handle in handles if placed[handle] == kind]
+            for start in range(0, len(mine), _BATCH):
+                found |= self._poll(kind, mine[start : start + _BATCH])
+        return found
+
+    def logs(self, handle: str, *, role: str, since: int = 0, follow: bool = False) -> Iterator[LogLine]:
+        name = name_of(handle.partition("@")[0])
+        place = f"/api/v1/namespaces/{self.api.access.namespace}/pods"
+        selector = f"{JOB}={name},{ROLE}={role}"
+
+        def pods() -> list[dict[str, Any]]:
+            items: list[dict[str, Any]] = self.api.get(place, labelSelector=selector).get("items") or []
+            return sorted(items, key=lambda pod: str(pod["metadata"]["name"]))
+
+        over = self._over(handle) if follow else lambda: True
+        return logs.lines(pods, logs.read(self.api, self.api.access.namespace), over, role, since)
+
+    def cancel(self, handle: str) -> None:
+        key = handle.partition("@")[0]
+        name, namespace = name_of(key), self.api.access.namespace
+        folder = Folder.of(key)
+        private_dir(state_dir())
+        disk.folder(folder.path, "job-folder")
+        kind = self._placed(handle)
+        item = self._get(kind, key) if kind else None
+        ended = status(kind, item, []) if item is not None else None
+        if ended is not None and ended.state in TERMINAL:
+            return
+        disk.publish_json(folder.stop, {"time": time.time()}, "stop-mark")
+        patience, asked = time.monotonic() + 180, 0.0
+        while True:
+            left = (self._get(kind, key) is not None) if kind else False
+            pods = self.api.objects(f"/api/v1/namespaces/{namespace}/pods", JOB, [name])
+            if not left and not pods:
+                break
+            if time.monotonic() > patience:
+                raise Unavailable(
+                    f"{name} in namespace {namespace} has been told to end and still does",
+                    code="job-not-ended",
+                    hint=f"kubectl describe pods --selector {JOB}={name} says what it waits for",
+                )
+            if left and time.monotonic() - asked > 10:
+                self.api.delete(workloads.place(kind, namespace, name))
+                asked = time.monotonic()
+            time.sleep(0.3)
+        for plural in ("configmaps", "services"):  # what a crash left without an owner
+            place = f"/api/v1/namespaces/{namespace}/{plural}"
+            for item in self.api.objects(place, JOB, [name]):
+                self.api.delete(f"{place}/{item['metadata']['name']}")
+
+    def output_dir(self, handle: str) -> Path:
+        """Raises:
+        Unavailable: the fleet's claim is not to be seen from here.
+        """
+        return self._there(handle) / "output"
+
+    def metric_files(self, handle: str) -> list[Path]:
+        place = self._there(handle)
+        return [place / "tensorboard", place / "report.jsonl"]
+
+    def _there(self, handle: str) -> Path:
+        job, attempt = split_key(handle.partition("@")[0])
+        claim = storage(self._settings)
+        place = (claim or Path(STORAGE)) / "jobs" / job / str(attempt)
+        if claim is None or not place.is_dir():
+            raise Unavailable(
+                f"the files of {job} are in {place} of its pods",
+                code="fleet-remote-files",
+                hint="set `claim` of the fleet to a volume claim, `storage` to where this machine sees it",
+            )
+        return place
+
+    def _kind(self, plan: LaunchPlan) -> str:
+        """The kind of workload: the fleet's word, else what the cluster has, the most able first."""
+        if works_on_ray(plan):
+            return "rayjob"
+        declared = self._settings.get("workload")
+        if declared:
+            return str(declared)
+        try:
+            if self._kinds is None:
+                self._kinds = frozenset(check.kinds(self.api))
+        except Unavailable as error:
+            hint = error.hint or "declare `workload` of the fleet, and the cluster need not be asked"
+            raise NotStarted(error.message, code=error.code, hint=hint) from error
+        order = ("jobset", "job") if len(plan.commands) > 1 else ("jobset", "trainjob", "job")
+        return next(kind for kind in order if kind in self._kinds or kind == "job")
+
+    def _placed(self, handle: str) -> str:
+        """The kind of a submission's workload; "" if it has none."""
+        key, _, kind = handle.partition("@")
+        if kind not in workloads.API:
+            kind = (self.find(key) or "").rpartition("@")[2]
+        return kind
+
+    def _create(self, request: Mapping[str, Any], key: str, folder: Folder) -> None:
+        stage.refuse_secrets(request["experiment"])
+        claim, (job, attempt) = storage(self._settings), split_key(key)
+        if claim is not None:
+            folder = Folder(claim / "jobs" / job / str(attempt))
+            disk.folder(folder.path, "job-folder")
+            link = jobs_root() / job / str(attempt) / "output"  # where jobs that read it look
+            if not link.is_symlink():
+                link.symlink_to(folder.output)
+        origin = request.get("source")
+        stage.keep_source(folder, Path(origin) if origin else None, request["experiment"])
+        owned = []
+        *beside, main = filled(request, folder.source)
+        for item in beside:
+            owned.append(_path(self.api.access.namespace, item))
+            try:
+                self.api.create(_path(self.api.access.namespace, item, name=False), item)
+            except Taken:  # the first half of a submission that was cut short, or a stranger's
+                there = self.api.get(owned[-1])
+                if (there["metadata"].get("labels") or {}).get(JOB) != item["metadata"]["name"]:
+                    raise _strange(item) from None
+            except Missing as error:
+                raise Unavailable(
+                    str(error), code="fleet-refused", hint="correct `namespace` of the fleet"
+                ) from None
+        place = workloads.place(request["kind"], self.api.access.namespace)
+        try:
+            made = self.api.create(place, main)
+        except Missing:
+            raise Unavailable(
+                f"the cluster has no {main['kind']} ({main['apiVersion']})",
+                code="fleet-kind-missing",
+                hint=check.ADVICE[request["kind"]],
+            ) from None
+        except Taken:
+            if self._get(request["kind"], key) is not None:
+                return
+            raise _strange(main) from None
+        owner = {key: made[key] for key in ("apiVersion", "kind") if key in made}
+        owner |= {"name": made["metadata"]["name"], "uid": made["metadata"]["uid"]}
+        for path in owned:
+            try:
+                self.api.merge(path, {"metadata": {"ownerReferences": [owner]}})
+            except (Unavailable, Missing):
+                continue  # it is only cleaned up by `cancel` then
+
+    def _get(self, kind: str, key: str) -> dict[str, Any] | None:
+        """The main object of a submission, if it is of this kind."""
+        try:
+            item = self.api.get(workloads.place(kind, self.api.access.namespace, name_of(key)))
+            known = (item["metadata"].get("annotations") or {}).get(KEY)
+        except Missing:
+            return None
+        except (KeyError, TypeError, AttributeError):
+            raise Unavailable(
+                f"{self.api.access.server} does not answer as Kubernetes does", code="fleet-answer"
+            ) from None
+        return item if known == key else None
+
+    def _poll(self, kind: str, handles: Sequence[str]) -> dict[str, Status]:
+        names = {handle: name_of(handle.partition("@")[0]) for handle in handles}
+        if not kind:
+            return {handle: self._gone(handle) for handle in handles}
+        namespace = self.api.access.namespace
+        try:
+            items = self.api.objects(workloads.place(kind, namespace), JOB, names.values())
+        except Missing:
+            items = []
+        known = {str((item.get("metadata") or {}).get("name")): item for item in items}
+        found: dict[str, Status] = {}
+        unsure = []
+        for handle, name in names.items():
+            item = known.get(name)
+            said = self._gone(handle) if item is None else status(kind, item, None)
+            if said is None:
+                unsure.append(handle)
+            else:
+                found[handle] = said
+        if unsure:
+            pods = self.api.objects(
+                f"/api/v1/namespaces/{namespace}/pods", JOB, [names[handle] for handle in unsure]
+            )
+            for handle in unsure:
+                name = names[handle]
+                own = [pod for pod in pods if (pod["metadata"].get("labels") or {}).get(JOB) == name]
+                found[handle] = status(kind, known[name], own) or Status(
+                    "UNKNOWN", "it says nothing of itself"
+                )
+        return found
+
+    def _gone(self, handle: str) -> Status:
+        """A submission of which the cluster has nothing."""
+        key, _, kind = handle.partition("@")
+        folder = Folder.of(key)
+        if folder.stop.exists():
+            return Status("STOPPED", "stopped")
+        if kind or _posted(folder).exists():
+            place = f"namespace {self.api.access.namespace}"
+            return Status(
+                "UNKNOWN",
+                f"{name_of(key)} is no longer in {place}: somebody, or its time to live, removed it",
+            )
+        return Status("ACCEPTED", "nothing has been started yet")
+
+    def _over(self, handle: str) -> Any:
+        """Whether a job has ended, asked at most every few seconds."""
+        asked, ended = float("-inf"), False
+
+        def over() -> bool:
+            nonlocal asked, ended
+            if not ended and time.monotonic() - asked > _LOOK:
+                ended = self.poll([handle])[handle].state in (*TERMINAL, "UNKNOWN")
+                asked = time.monotonic()
+            return ended
+
+        return over
+
+
+def _strange(item: Mapping[str, Any]) -> Unavailable:
+    name = item["metadata"]["name"]
+    return Unavailable(f"{item['kind']} {name} is there already and is somebody else's", code="fleet-refused")
+
+
+def _posted(folder: Folder) -> Path:
+    """Exists once the cluster has taken the job, after which nobody posts it again."""
+    return folder.path / "posted.json"
+
+
+def _path(namespace: str, item: Mapping[str, Any], *, name: bool = True) -> str:
+    plural = {"ConfigMap": "configmaps", "Service": "services"}[item["kind"]]
+    return f"/api/v1/namespaces/{namespace}/{plural}" + (f"/{item['metadata']['name']}" if name else "")
