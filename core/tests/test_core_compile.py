@@ -385,13 +385,17 @@ def variations(value: Any) -> Iterator[Any]:
         for field in fields(value):
             for changed in variations(getattr(value, field.name)):
                 yield replace(value, **{field.name: changed})
+    elif isinstance(value, tuple) and hasattr(value, "_fields"):
+        for name in value._fields:
+            for changed in variations(getattr(value, name)):
+                yield value._replace(**{name: changed})
     elif isinstance(value, dict):
         for key, item in value.items():
             yield {k: v for k, v in value.items() if k != key}
             yield {("x" + k if k == key else k): v for k, v in value.items()}
             for changed in variations(item):
                 yield {**value, key: changed}
-        if not any(is_dataclass(item) for item in value.values()):
+        if not any(is_dataclass(item) or hasattr(item, "_fields") for item in value.values()):
             yield {**value, "added": "x"}
     elif isinstance(value, list | tuple):
         kind = type(value)

@@ -325,7 +325,7 @@ def _judge(
     for name, value in applied.own.items():
         origin = ADDED if name in applied.added else COMMAND
         place = applied.places.get(name)
-        layers.set(name, value, replace(origin, file=place.file, line=place.line) if place else origin)
+        layers.set(name, value, origin._replace(file=place.file, line=place.line) if place else origin)
     layers.drop(applied.deleted)
     absent = {name for name, key in release.keys.items() if key.add and name not in layers.own}
     effective = layers.effective()

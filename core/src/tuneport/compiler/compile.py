@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from tuneport.checks import columns, composed, ownership, rules, sections, surface
 from tuneport.checks import request as request_checks
@@ -19,14 +20,25 @@ from tuneport.errors import TuneportError
 from tuneport.experiment.findings import failed, ordered
 from tuneport.experiment.yamlread import Document
 from tuneport.registry.plugins import Hooks
-from tuneport.types import Context, Finding, Json, Key, LaunchPlan, Method, Origin, Release, Request, Topology
+from tuneport.types import (
+    EMPTY,
+    Context,
+    Finding,
+    Json,
+    Key,
+    LaunchPlan,
+    Method,
+    Origin,
+    Release,
+    Request,
+    Topology,
+)
 
 # Consumed by the platform: no framework ever sees these keys of config.yaml.
 CONSUMED = frozenset({"data.train.dataset", "data.validation.dataset"})
 
 
-@dataclass(frozen=True, slots=True)
-class Inputs:
+class Inputs(NamedTuple):
     """Everything the compilation may depend on."""
 
     method: Method
@@ -38,11 +50,10 @@ class Inputs:
     files: Mapping[str, str]
     rules: tuple[list[dict[str, Json]], list[dict[str, Json]]]
     param_origins: Mapping[str, str]
-    appended: Mapping[str, tuple[Json, Origin]] = field(default_factory=dict)
+    appended: Mapping[str, tuple[Json, Origin]] = EMPTY
 
 
-@dataclass(frozen=True, slots=True)
-class Compiled:
+class Compiled(NamedTuple):
     """`plan` is None where a finding is an error or no hardware was named."""
 
     context: Context

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from tuneport.checks.surface import ancestor
 from tuneport.compiler import convert
+from tuneport.dialects.hydra.choices import CONFIG
 from tuneport.dialects.hydra.render import equal
-from tuneport.dialects.hydra.surface import CONFIG
 from tuneport.experiment import values
 from tuneport.experiment.command_line import Invocation
 from tuneport.experiment.hardware import NODE_GPUS

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
 
 from tuneport.errors import Invalid, NotFound, TuneportError
 from tuneport.registry.scan import EntryPoint, entry_points
@@ -17,8 +17,7 @@ _HOOKS = ("validate", "bind_args", "topology", "launch", "export")
 _SEVERITIES = ("error", "warning", "note")
 
 
-@dataclass(frozen=True, slots=True)
-class PluginRow:
+class PluginRow(NamedTuple):
     """One installed plugin as `tp plugins` shows it. `problem` is empty where it loads."""
 
     kind: str
