@@ -487,7 +487,7 @@ def test_evaluation_runs_the_experiments_script_with_model_and_data(world: World
     schema_holds(plan_to_json(plan))
     files = {name: digest for name, digest in context.files.items() if name != "eval.py"}
     with pytest.raises(Invalid, match=r"no eval\.py"):
-        eval_plan(replace(context, files=files))
+        eval_plan(context._replace(files=files))
     world.experiment("acme/align", name="no-eval")
     with pytest.raises(Invalid, match="has no evaluation"):
         eval_plan(compiled(world, "no-eval").context)

@@ -7,7 +7,6 @@ import sys
 
 import platformdirs
 import pytest
-
 from tuneport import settings
 
 

@@ -478,7 +478,7 @@ def _method(framework: str, version: str, entry: str, wanted: str, config: Mappi
     if spare is not None:
         others = [method.spec.get("rules", ()) for method in candidates(framework, version, entry)]
         shared = [topic for topic in spare.spec.get("rules", ()) if all(topic in rules for rules in others)]
-        return replace(spare, id=framework, spec={**spare.spec, "identity": {}, "rules": shared})
+        return spare._replace(id=framework, spec={**spare.spec, "identity": {}, "rules": shared})
     return Method(framework, framework, "", {}, {}, "")
 
 
@@ -555,7 +555,7 @@ def _hook_findings(context: Context, unknown: frozenset[str]) -> list[Finding]:
 
     watched = Watched(context.config, unknown)
     try:
-        found = list(Hooks(context.method.framework, []).validate(replace(context, config=watched)))
+        found = list(Hooks(context.method.framework, []).validate(context._replace(config=watched)))
         return [] if watched.read else found
     except TuneportError as error:
         return [Finding(error.code, "error", error.message, error.hint)]

@@ -115,8 +115,7 @@ class Location(NamedTuple):
     others: tuple[Location, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """What was asked for, after flags, job.yaml, project and site have been merged. `native` is that
     section of job.yaml: what nested keys cannot say (`entry`, `config`, `groups`, `append`, `delete`).
     `own_environment`: without an image the fleet runs jobs in the environment that `tp` runs in, where the
@@ -125,11 +124,11 @@ class Request:
     model: Location | None = None
     train_data: Location | None = None
     validation_data: Location | None = None
-    params: Mapping[str, Json] = field(default_factory=dict)
+    params: Mapping[str, Json] = EMPTY
     image: str = ""
     fleet: str = "local"
-    env: Mapping[str, str] = field(default_factory=dict)
-    native: Mapping[str, Json] = field(default_factory=dict)
+    env: Mapping[str, str] = EMPTY
+    native: Mapping[str, Json] = EMPTY
     own_environment: bool = True
     digest_only: bool = False
 
@@ -181,8 +180,7 @@ class Composed(NamedTuple):
     closed: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(NamedTuple):
     """One pinned version of a framework. `spec` is its manifest, `keys` the surface of the entry
     that the method uses (empty where the release publishes none); `lists` are names that its code has
     registered, such as tasks."""
@@ -192,7 +190,7 @@ class Release:
     spec: Mapping[str, Json]
     keys: Mapping[str, Key]
     composed: Composed | None = None
-    lists: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    lists: Mapping[str, Sequence[str]] = EMPTY
 
 
 class Param(NamedTuple):
@@ -212,8 +210,7 @@ class Param(NamedTuple):
     follows: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Method:
+class Method(NamedTuple):
     """What a person picks, resolved for one release: mixins merged, gates applied."""
 
     id: str
@@ -231,8 +228,7 @@ class Bindings(NamedTuple):
     origin: Origin
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(NamedTuple):
     """Everything a hook may look at. Hooks are pure: no I/O, clock, randomness or network.
 
     `config` is the effective configuration so far: native key -> value (a literal, or a Ref where a

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -136,7 +135,7 @@ def _based(
         more["delete"] = [*native.get("delete", ()), *found.deleted]
     return (
         found.document,
-        asked._replace(request=replace(asked.request, native={**native, **more})),
+        asked._replace(request=asked.request._replace(native={**native, **more})),
         found.findings,
     )
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import NamedTuple
 
 from tuneport.checks import columns, composed, ownership, rules, sections, surface
@@ -191,7 +190,7 @@ def _settled(context: Context) -> Context:
     literal = {name for name, origin in context.origins.items() if origin.layer not in NATIVE_LAYERS}
     env = {**context.facts.get("env", {}), **context.request.env}
     own = context.release.composed.resolvers
-    return replace(context, config=resolved(context.config, literal, env, absent, own))
+    return context._replace(config=resolved(context.config, literal, env, absent, own))
 
 
 def _with_script_surface(inputs: Inputs, findings: list[Finding]) -> tuple[Release, bool]:
@@ -208,7 +207,7 @@ def _with_script_surface(inputs: Inputs, findings: list[Finding]) -> tuple[Relea
             findings.append(
                 Finding("script-syntax", "error", message, "", script, script, read.get("error_line", 0))
             )
-        return replace(inputs.release, keys=declared), False
+        return inputs.release._replace(keys=declared), False
     keys = {
         name: Key(
             name,
@@ -221,7 +220,7 @@ def _with_script_surface(inputs: Inputs, findings: list[Finding]) -> tuple[Relea
         for name, flag in read["flags"].items()
     }
     complete = bool(read["complete"] and read["strict"])
-    return replace(inputs.release, keys=keys if complete else {**declared, **keys}), complete
+    return inputs.release._replace(keys=keys if complete else {**declared, **keys}), complete
 
 
 def _judged(method: Method, findings: list[Finding]) -> set[str]:
