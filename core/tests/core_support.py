@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +110,7 @@ class World:
     def validate(self, name: str = "exp", *sets: str, **request: Any) -> Report:
         """The report on `GIVEN` with these changes; `sets` are `--set` as typed."""
         given = api.flags(**{**GIVEN, **request})
-        return workflow.validate(name, replace(given, sets=sets) if sets else given)
+        return workflow.validate(name, given._replace(sets=sets) if sets else given)
 
     def plan(self, name: str = "exp", **request: Any) -> LaunchPlan:
         return workflow.plan(name, api.flags(**{**GIVEN, **request}))[0]

@@ -385,13 +385,17 @@ def variations(value: Any) -> Iterator[Any]:
         for field in fields(value):
             for changed in variations(getattr(value, field.name)):
                 yield replace(value, **{field.name: changed})
+    elif isinstance(value, tuple) and hasattr(value, "_fields"):
+        for name in value._fields:
+            for changed in variations(getattr(value, name)):
+                yield value._replace(**{name: changed})
     elif isinstance(value, dict):
         for key, item in value.items():
             yield {k: v for k, v in value.items() if k != key}
             yield {("x" + k if k == key else k): v for k, v in value.items()}
             for changed in variations(item):
                 yield {**value, key: changed}
-        if not any(is_dataclass(item) for item in value.values()):
+        if not any(is_dataclass(item) or hasattr(item, "_fields") for item in value.values()):
             yield {**value, "added": "x"}
     elif isinstance(value, list | tuple):
         kind = type(value)
@@ -483,7 +487,7 @@ def test_evaluation_runs_the_experiments_script_with_model_and_data(world: World
     schema_holds(plan_to_json(plan))
     files = {name: digest for name, digest in context.files.items() if name != "eval.py"}
     with pytest.raises(Invalid, match=r"no eval\.py"):
-        eval_plan(replace(context, files=files))
+        eval_plan(context._replace(files=files))
     world.experiment("acme/align", name="no-eval")
     with pytest.raises(Invalid, match="has no evaluation"):
         eval_plan(compiled(world, "no-eval").context)

@@ -327,7 +327,7 @@ def _judge(
     for name, value in applied.own.items():
         origin = ADDED if name in applied.added else COMMAND
         place = applied.places.get(name)
-        layers.set(name, value, replace(origin, file=place.file, line=place.line) if place else origin)
+        layers.set(name, value, origin._replace(file=place.file, line=place.line) if place else origin)
     layers.drop(applied.deleted)
     absent = {name for name, key in release.keys.items() if key.add and name not in layers.own}
     effective = layers.effective()
@@ -480,7 +480,7 @@ def _method(framework: str, version: str, entry: str, wanted: str, config: Mappi
     if spare is not None:
         others = [method.spec.get("rules", ()) for method in candidates(framework, version, entry)]
         shared = [topic for topic in spare.spec.get("rules", ()) if all(topic in rules for rules in others)]
-        return replace(spare, id=framework, spec={**spare.spec, "identity": {}, "rules": shared})
+        return spare._replace(id=framework, spec={**spare.spec, "identity": {}, "rules": shared})
     return Method(framework, framework, "", {}, {}, "")
 
 
@@ -557,7 +557,7 @@ def _hook_findings(context: Context, unknown: frozenset[str]) -> list[Finding]:
 
     watched = Watched(context.config, unknown)
     try:
-        found = list(Hooks(context.method.framework, []).validate(replace(context, config=watched)))
+        found = list(Hooks(context.method.framework, []).validate(context._replace(config=watched)))
         return [] if watched.read else found
     except TuneportError as error:
         return [Finding(error.code, "error", error.message, error.hint)]

@@ -7,6 +7,7 @@ tree knows those.
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 from tuneport.errors import Unavailable
@@ -54,6 +55,9 @@ def _folder(name: str, default: str) -> Path:
     value = setting(name)
     if value:
         return Path(value).absolute()
+    usual = _on_linux(default)
+    if usual is not None:
+        return usual
     import platformdirs
 
     try:
@@ -71,3 +75,20 @@ def _folder(name: str, default: str) -> Path:
             hint=f"set TUNEPORT_{name} to a folder you can write",
         )
     return folder
+
+
+_XDG = {
+    "user_state_path": ("XDG_STATE_HOME", ".local/state"),
+    "user_cache_path": ("XDG_CACHE_HOME", ".cache"),
+}
+
+
+def _on_linux(default: str) -> Path | None:
+    """What platformdirs says on a Linux where nothing is odd: its import takes longer than many a command."""
+    if sys.platform != "linux":
+        return None
+    variable, below = _XDG[default]
+    base, home = os.environ.get(variable, ""), os.environ.get("HOME", "")
+    if os.path.isabs(base):
+        return Path(base, "tuneport")
+    return Path(home, below, "tuneport") if os.path.isabs(home) else None

@@ -1,5 +1,8 @@
 """The plain data that crosses the plugin boundary: standard library only, immutable, no behaviour.
 
+What is made by the thousand, or on the way of every command, is a named tuple: a frozen dataclass takes
+seven times as long to define and ten times as long to make.
+
 Everything a framework hook receives or returns is built from these classes, so a plugin can be
 written and tested without importing any other part of Tuneport.
 """
@@ -8,11 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 Severity: TypeAlias = Literal["error", "warning", "note"]
 Json: TypeAlias = Any
 """null, bool, int, float, str, list or string-keyed dict, nested."""
+
+EMPTY: Mapping[str, Any] = MappingProxyType({})
+"""The default of a mapping. It can be shared, as nobody can change it."""
 
 REFS = (
     "output_dir",  # where the trainer writes checkpoints and everything it wants to keep
@@ -68,8 +75,7 @@ class Finding:
     source: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(NamedTuple):
     """Which layer set a key, and where its author can find it."""
 
     layer: str
@@ -77,8 +83,7 @@ class Origin:
     line: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Pool:
+class Pool(NamedTuple):
     """`nodes` machines of `gpus_per_node` accelerators each; series `cpu` has processes instead."""
 
     name: str
@@ -87,20 +92,18 @@ class Pool:
     gpus_per_node: int
 
 
-@dataclass(frozen=True, slots=True)
-class Topology:
+class Topology(NamedTuple):
     """The hardware of a request. `roles` maps each role of the method to a pool's name."""
 
     pools: tuple[Pool, ...]
-    roles: Mapping[str, str] = field(default_factory=dict)
+    roles: Mapping[str, str] = EMPTY
 
     @property
     def primary(self) -> Pool:
         return self.pools[0]
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
+class Location(NamedTuple):
     """A model or data location. `kind`: hub (a name the framework looks up itself), path (absolute,
     on the machine that runs), experiment (relative to the experiment folder), dataset (`value` is a
     path inside the dataset version `owner`), run (`value` is a path inside the output of the job `owner`).
@@ -112,8 +115,7 @@ class Location:
     others: tuple[Location, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """What was asked for, after flags, job.yaml, project and site have been merged. `native` is that
     section of job.yaml: what nested keys cannot say (`entry`, `config`, `groups`, `append`, `delete`).
     `own_environment`: without an image the fleet runs jobs in the environment that `tp` runs in, where the
@@ -122,17 +124,16 @@ class Request:
     model: Location | None = None
     train_data: Location | None = None
     validation_data: Location | None = None
-    params: Mapping[str, Json] = field(default_factory=dict)
+    params: Mapping[str, Json] = EMPTY
     image: str = ""
     fleet: str = "local"
-    env: Mapping[str, str] = field(default_factory=dict)
-    native: Mapping[str, Json] = field(default_factory=dict)
+    env: Mapping[str, str] = EMPTY
+    native: Mapping[str, Json] = EMPTY
     own_environment: bool = True
     digest_only: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(NamedTuple):
     """One configuration key of a release. `types` is a subset of bool, int, float, str, list, dict,
     null, any; `inferred` types are those of the default alone. `default` is meaningless where `required`.
     `add` marks a key that the release takes but does not hold until it is added (Hydra's `+key`).
@@ -150,11 +151,10 @@ class Key:
     add: bool = False
     inferred: bool = False
     choices_from: str = ""
-    flag: Mapping[str, Json] = field(default_factory=dict)
+    flag: Mapping[str, Json] = EMPTY
 
 
-@dataclass(frozen=True, slots=True)
-class Composed:
+class Composed(NamedTuple):
     """How a release that composes its configuration came to these keys. `dialect` reads and writes it;
     `chosen` are the group choices that were asked for, `groups` all that took part, `options` what each
     group takes; `classes` maps the dotted name of a typed branch to the class that is built from it;
@@ -166,22 +166,21 @@ class Composed:
     takes no others."""
 
     dialect: str
-    chosen: Mapping[str, str] = field(default_factory=dict)
-    groups: Mapping[str, str] = field(default_factory=dict)
-    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    classes: Mapping[str, str] = field(default_factory=dict)
+    chosen: Mapping[str, str] = EMPTY
+    groups: Mapping[str, str] = EMPTY
+    options: Mapping[str, tuple[str, ...]] = EMPTY
+    classes: Mapping[str, str] = EMPTY
     free: frozenset[str] = frozenset()
     names: str = ""
     built: tuple[str, ...] | None = None
     open: bool = False
     unread: frozenset[str] = frozenset()
-    resolvers: Mapping[str, str] = field(default_factory=dict)
-    needed: Mapping[str, str] = field(default_factory=dict)
+    resolvers: Mapping[str, str] = EMPTY
+    needed: Mapping[str, str] = EMPTY
     closed: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(NamedTuple):
     """One pinned version of a framework. `spec` is its manifest, `keys` the surface of the entry
     that the method uses (empty where the release publishes none); `lists` are names that its code has
     registered, such as tasks."""
@@ -191,11 +190,10 @@ class Release:
     spec: Mapping[str, Json]
     keys: Mapping[str, Key]
     composed: Composed | None = None
-    lists: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    lists: Mapping[str, Sequence[str]] = EMPTY
 
 
-@dataclass(frozen=True, slots=True)
-class Param:
+class Param(NamedTuple):
     """A canonical parameter as one method offers it. `schema` is JSON Schema; `keys` the native keys
     it writes; `values` translates a value before it is written (by its JSON text). `times` and `over` name
     the parameters, or `devices`, that turn its unit into the key's; `follows` the one whose value it takes
@@ -204,7 +202,7 @@ class Param:
     name: str
     schema: Mapping[str, Json]
     keys: tuple[str, ...]
-    values: Mapping[str, Json] = field(default_factory=dict)
+    values: Mapping[str, Json] = EMPTY
     has_default: bool = False
     default: Json = None
     times: tuple[str, ...] = ()
@@ -212,8 +210,7 @@ class Param:
     follows: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Method:
+class Method(NamedTuple):
     """What a person picks, resolved for one release: mixins merged, gates applied."""
 
     id: str
@@ -224,16 +221,14 @@ class Method:
     digest: str
 
 
-@dataclass(frozen=True, slots=True)
-class Bindings:
+class Bindings(NamedTuple):
     """Native keys to write, each a literal or a Ref, and where to say they came from."""
 
     values: Mapping[str, Json]
     origin: Origin
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(NamedTuple):
     """Everything a hook may look at. Hooks are pure: no I/O, clock, randomness or network.
 
     `config` is the effective configuration so far: native key -> value (a literal, or a Ref where a
@@ -255,8 +250,7 @@ class Context:
     linted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class FileSpec:
+class FileSpec(NamedTuple):
     """A file to write before the command starts. `content` is text for format `text`, otherwise a
     tree whose leaves may be Refs; it is serialised after they are resolved, so nothing needs quoting."""
 
@@ -275,8 +269,7 @@ class Command:
     pool: str = "main"
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimeNeed:
+class RuntimeNeed(NamedTuple):
     """What a release runs in. `id` names the release's runtime, not its delivery form; `variant` is
     the venv variant that fits the hardware; `image` overrides the registry of images; `host` means
     the user's own environment, which only a method that declares it may ask for."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tuneport.compiler.adapter import native_value
 from tuneport.compiler.compile import Compiled, Inputs, compile_request
@@ -41,8 +40,7 @@ if TYPE_CHECKING:
     from tuneport.porting.port import Ported
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(NamedTuple):
     """What `validate` found. `ok` is False where any finding is an error."""
 
     findings: tuple[Finding, ...]
@@ -77,7 +75,7 @@ def validate(name: str, given: Flags) -> Report:
         # Nobody knows what its author set, so what was judged are the defaults: of that only the request's
         # own errors are true.
         said = [f for f in compiled.findings if f in findings or (f.severity == "error" and not f.source)]
-        compiled = replace(compiled, findings=tuple(said))
+        compiled = compiled._replace(findings=tuple(said))
     shown = {**facts, "undecided": list(compiled.undecided), "method": compiled.context.method.id}
     return Report(compiled.findings, shown, compiled)
 
@@ -132,12 +130,11 @@ def _based(
     findings), where the release's configuration is such a chain of files; else what was given."""
     native = asked.request.native
     entry = native.get("entry") or method.spec.get("entry", "")
-    document = catalog.surface(method.framework, version)
-    if not document.get("entries", {}).get(entry, {}).get("chain"):
+    if not catalog.outline(method.framework, version)["entries"].get(entry, {}).get("chain"):
         return config, asked, []
     from tuneport.experiment.overlays import unroll
 
-    found = unroll(config, document["files"])
+    found = unroll(config, catalog.surface(method.framework, version)["files"])
     more: dict[str, Json] = {}
     if found.base:
         more["config"] = ",".join(found.base)
@@ -145,7 +142,7 @@ def _based(
         more["delete"] = [*native.get("delete", ()), *found.deleted]
     return (
         found.document,
-        replace(asked, request=replace(asked.request, native={**native, **more})),
+        asked._replace(request=asked.request._replace(native={**native, **more})),
         found.findings,
     )
 
@@ -191,7 +188,7 @@ def _declared_topology(asked: Asked, declared: Mapping[str, Json]) -> Asked:
     if asked.topology.pools or not shape:
         return asked
     pool = Pool("main", "gpu", shape.get("nodes", 1), shape.get("gpus_per_node", 8))
-    return replace(asked, topology=Topology((pool,), {}))
+    return asked._replace(topology=Topology((pool,), {}))
 
 
 def _policies(written: project_module.Written) -> list[str]:
@@ -237,8 +234,7 @@ def check(
     return Report(tuple(ordered(dict.fromkeys([*found, *findings]))), shown, None)
 
 
-@dataclass(frozen=True, slots=True)
-class Imported:
+class Imported(NamedTuple):
     """An experiment made of a command. `flags` are the request flags that go with it; `left` are the keys and
     variables that it does not write, each with the reason; `findings` are those of `tp validate` with these
     flags, and what was said of the command's script."""
@@ -355,7 +351,7 @@ def evaluation_plan(name: str, given: Flags, run_id: str = "") -> tuple[LaunchPl
     from tuneport.compiler.lifecycle import eval_plan
 
     measures = _measures(name)
-    launch, report = plan(name, replace(given, model_run=run_id) if measures and run_id else given)
+    launch, report = plan(name, given._replace(model_run=run_id) if measures and run_id else given)
     assert report.compiled is not None
     made = launch if measures else eval_plan(report.compiled.context, run_id, launch)
     return made, _compared(made, report, run_id)
@@ -392,4 +388,4 @@ def _compared(made: LaunchPlan, report: Report, run_id: str) -> Report:
     )
     hint = "evaluate with the same rubric file, or read the scores as what they are"
     finding = Finding("rubric-differs", "warning", message, hint, "judge.rubric")
-    return replace(report, findings=tuple(ordered([*report.findings, finding])))
+    return report._replace(findings=tuple(ordered([*report.findings, finding])))

@@ -7,10 +7,11 @@ so the extension module alone is loaded. Tests hold it to Google's C++ implement
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from functools import cache, lru_cache
+from collections.abc import Mapping, Sequence
+from functools import cache, cached_property, lru_cache
 from typing import Any
 
+from tuneport.checks import simple
 from tuneport.experiment.yamlread import Document
 from tuneport.types import Finding, Json
 
@@ -50,11 +51,15 @@ class Rules:
 
     def __init__(self, variables: Mapping[str, Json], sources: tuple[str, ...] = ()) -> None:
         self._given = {name: variables.get(name, {}) for name in VARIABLES}
-        paths = config_paths(sources) if sources else None
+        self._plan = simple.planned(sources, config_paths) if sources else None
+
+    @cached_property
+    def _context(self) -> tuple[Any, int]:
+        """The engine's variables, and the length of the longest list in them."""
+        paths = self._plan.open_paths(self._given) if self._plan else None
         asked = self._given if paths is None else {**self._given, "cfg": _pruned(self._given["cfg"], paths)}
         named = {name: _cel_value(value) for name, value in asked.items()}
-        self._longest = max(_longest(value) for value in named.values())
-        self._context = _engine().Context(variables=named)
+        return _engine().Context(variables=named), max(_longest(value) for value in named.values())
 
     def holds(self, source: str) -> bool:
         """The value of a boolean expression.
@@ -62,14 +67,19 @@ class Rules:
         Raises:
             Undecided: an input is absent, has an unexpected type, or the work is out of bounds.
         """
+        said = simple.decided(self._plan.comparisons.get(source), self._given) if self._plan else None
+        return self._evaluated(source) if said is None else said
+
+    def _evaluated(self, source: str) -> bool:
+        context, longest = self._context
         depth = macro_depth(source)
         # Adding lists is the one way to make longer ones than there are.
-        longest = max(self._longest, source.count(",")) * (1 + source.count("+"))
+        longest = max(longest, source.count(",")) * (1 + source.count("+"))
         if depth and longest**depth > MAX_ITERATIONS:
             raise Undecided(f"more than {MAX_ITERATIONS} steps")
         program = _program(source)
         try:
-            result = program.execute(self._context)
+            result = program.execute(context)
         except BaseException as error:  # the engine's panics are BaseExceptions
             if isinstance(error, KeyboardInterrupt | SystemExit):
                 raise
@@ -115,7 +125,7 @@ def config_paths(sources: tuple[str, ...]) -> tuple[tuple[str, ...], ...] | None
     return None if () in found else tuple(sorted(found, reverse=True))
 
 
-def _pruned(tree: Mapping[str, Json], paths: tuple[tuple[str, ...], ...]) -> dict[str, Json]:
+def _pruned(tree: Mapping[str, Json], paths: Sequence[tuple[str, ...]]) -> dict[str, Json]:
     """The part of a tree that lies on or below some paths."""
     kept: dict[str, Json] = {}
     for path in paths:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 
 from tuneport.checks.rules import nested
 from tuneport.registry import schemas
@@ -33,7 +32,7 @@ def content(context: Context, name: str) -> dict[str, Json]:
 def without(context: Context) -> Context:
     """The context as the framework may see it."""
     ours = owned(context)
-    return replace(context, own={key: value for key, value in context.own.items() if key not in ours})
+    return context._replace(own={key: value for key, value in context.own.items() if key not in ours})
 
 
 def check(context: Context) -> Iterator[Finding]:

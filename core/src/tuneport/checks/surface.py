@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import replace
 
 from tuneport.text import closest
 from tuneport.types import Context, Finding, Json, Key, Origin, Ref
@@ -134,7 +133,7 @@ def _values(context: Context, key: Key, values: list[Json], origin: Origin) -> I
     single = tuple(kind for kind in key.types if kind not in ("list", "null"))
     wrong = [item for item in values if not fits(item, single) or (key.choices and item not in key.choices)]
     if wrong:
-        wanted = options(key) if key.choices else kinds(replace(key, types=single))
+        wanted = options(key) if key.choices else kinds(key._replace(types=single))
         message = f"`{key.name}` holds {show(wrong[0])} where {what(context)} takes {wanted}"
         yield Finding("key-type", "error", message, "", *place)
 

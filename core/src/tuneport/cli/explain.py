@@ -43,9 +43,7 @@ def command(experiment: str, key: str | None, flags: Flags, as_json: bool) -> No
 
 def _only_version(method_id: str, flags: Flags) -> None:
     """Refuse what belongs to a request: a method has none."""
-    given = next(
-        (name for name in flags.__slots__ if name != "framework_version" and getattr(flags, name)), ""
-    )
+    given = next((name for name in flags._fields if name != "framework_version" and getattr(flags, name)), "")
     if given:
         flag = "--set" if given == "sets" else f"--{given.replace('_', '-')}"
         message = f"{flag} belongs to an experiment, and {method_id} is a method"

@@ -142,7 +142,7 @@ def request_flags(function: F) -> F:
 
     @functools.wraps(function)
     def with_flags(*args: Any, **kwargs: Any) -> Any:
-        given = {name: kwargs.pop(name) for name in Flags.__slots__ if name in kwargs}
+        given = {name: kwargs.pop(name) for name in Flags._fields if name in kwargs}
         return function(*args, flags=Flags(**given), **kwargs)
 
     decorated: Any = with_flags

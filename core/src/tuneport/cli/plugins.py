@@ -23,7 +23,7 @@ def command(no_load: bool, refresh: bool, as_json: bool) -> None:
     broken += catalog.vocabulary_problems()
     missing = sources.sources()[1]
     if as_json:
-        listed = [{name: getattr(row, name) for name in type(row).__slots__} for row in rows]
+        listed = [row._asdict() for row in rows]
         print_json(
             {
                 "ok": True,

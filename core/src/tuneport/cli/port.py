@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
 from typing import Any
 
 import click
@@ -30,7 +29,7 @@ def command(experiment: str, method: str, name: str, flags: Any, as_json: bool) 
     from tuneport import workflow
     from tuneport.experiment.findings import finding_to_json, findings_text
 
-    version, flags = flags.framework_version, replace(flags, framework_version="")
+    version, flags = flags.framework_version, flags._replace(framework_version="")
     made = workflow.port(experiment, flags, method, name, version)
     if as_json:
         document: dict[str, Any] = {"ok": made.ok, "experiment": name, "path": str(made.path)}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from tuneport.checks import columns, composed, ownership, rules, sections, surface
 from tuneport.checks import request as request_checks
@@ -19,14 +19,25 @@ from tuneport.errors import TuneportError
 from tuneport.experiment.findings import failed, ordered
 from tuneport.experiment.yamlread import Document
 from tuneport.registry.plugins import Hooks
-from tuneport.types import Context, Finding, Json, Key, LaunchPlan, Method, Origin, Release, Request, Topology
+from tuneport.types import (
+    EMPTY,
+    Context,
+    Finding,
+    Json,
+    Key,
+    LaunchPlan,
+    Method,
+    Origin,
+    Release,
+    Request,
+    Topology,
+)
 
 # Consumed by the platform: no framework ever sees these keys of config.yaml.
 CONSUMED = frozenset({"data.train.dataset", "data.validation.dataset"})
 
 
-@dataclass(frozen=True, slots=True)
-class Inputs:
+class Inputs(NamedTuple):
     """Everything the compilation may depend on. `today` (YYYY-MM-DD) decides findings alone, not the plan."""
 
     method: Method
@@ -38,12 +49,11 @@ class Inputs:
     files: Mapping[str, str]
     rules: tuple[list[dict[str, Json]], list[dict[str, Json]]]
     param_origins: Mapping[str, str]
-    appended: Mapping[str, tuple[Json, Origin]] = field(default_factory=dict)
+    appended: Mapping[str, tuple[Json, Origin]] = EMPTY
     today: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Compiled:
+class Compiled(NamedTuple):
     """`plan` is None where a finding is an error or no hardware was named."""
 
     context: Context
@@ -182,7 +192,7 @@ def _settled(context: Context) -> Context:
     literal = {name for name, origin in context.origins.items() if origin.layer not in NATIVE_LAYERS}
     env = {**context.facts.get("env", {}), **context.request.env}
     own = context.release.composed.resolvers
-    return replace(context, config=resolved(context.config, literal, env, absent, own))
+    return context._replace(config=resolved(context.config, literal, env, absent, own))
 
 
 def _with_script_surface(inputs: Inputs, findings: list[Finding]) -> tuple[Release, bool]:
@@ -199,7 +209,7 @@ def _with_script_surface(inputs: Inputs, findings: list[Finding]) -> tuple[Relea
             findings.append(
                 Finding("script-syntax", "error", message, "", script, script, read.get("error_line", 0))
             )
-        return replace(inputs.release, keys=declared), False
+        return inputs.release._replace(keys=declared), False
     keys = {
         name: Key(
             name,
@@ -212,7 +222,7 @@ def _with_script_surface(inputs: Inputs, findings: list[Finding]) -> tuple[Relea
         for name, flag in read["flags"].items()
     }
     complete = bool(read["complete"] and read["strict"])
-    return replace(inputs.release, keys=keys if complete else {**declared, **keys}), complete
+    return inputs.release._replace(keys=keys if complete else {**declared, **keys}), complete
 
 
 def _judged(method: Method, findings: list[Finding]) -> set[str]:

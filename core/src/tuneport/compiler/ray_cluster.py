@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
-from importlib.resources import files as package_files
 
 from tuneport.types import Command, Context, FileSpec, LaunchPlan, Ref, Value
 
@@ -48,4 +47,6 @@ def works_on_ray(plan: LaunchPlan) -> bool:
 @cache
 def _script() -> str:
     """What runs inside the job, shipped as text."""
+    from importlib.resources import files as package_files
+
     return package_files("tuneport.compiler").joinpath("ray_cluster_script.py").read_text("utf-8")

@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tuneport.errors import Invalid
-from tuneport.types import Context, FileSpec, Json, Value
+from tuneport.types import EMPTY, Context, FileSpec, Json, Value
 
 NAMES = ("flags", "dataclass-cli", "yaml-file", "yaml-chain", "env", "hydra")
 
 
-@dataclass(frozen=True, slots=True)
-class Rendered:
+class Rendered(NamedTuple):
     """What a dialect adds to the command."""
 
     argv: tuple[Value, ...] = ()
-    env: Mapping[str, Value] = field(default_factory=dict)
-    files: Mapping[str, FileSpec] = field(default_factory=dict)
+    env: Mapping[str, Value] = EMPTY
+    files: Mapping[str, FileSpec] = EMPTY
 
 
 def render(settings: Mapping[str, Json], context: Context) -> Rendered:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tuneport.dialects.flags_read import Read, Reader, Unfit
@@ -72,9 +72,9 @@ def _options(keys: Mapping[str, Key]) -> dict[str, tuple[Key, bool]]:
             flag["nargs"] = "+"
         elif flag.get("bare") or (kind == "bool" and key.default is not None):
             flag |= {"nargs": "?", "bare": True}
-        options |= dict.fromkeys(_spellings(key.name), (replace(key, flag=flag), True))
+        options |= dict.fromkeys(_spellings(key.name), (key._replace(flag=flag), True))
         if kind == "bool" and key.default is True:
-            off = replace(key, flag={"action": "store_false"})
+            off = key._replace(flag={"action": "store_false"})
             options |= dict.fromkeys((f"--no_{key.name}", f"--no-{key.name.replace('_', '-')}"), (off, False))
     return options
 

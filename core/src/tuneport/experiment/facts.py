@@ -15,6 +15,7 @@ from pathlib import Path
 from tuneport.errors import Invalid, NotFound, TuneportError
 from tuneport.experiment import tables
 from tuneport.experiment.yamlread import read_text, read_yaml
+from tuneport.registry import store
 from tuneport.types import Finding, Json, Location, Method, Request
 
 IGNORED = {"__pycache__", ".git", ".venv", ".ipynb_checkpoints", ".DS_Store"}
@@ -194,14 +195,26 @@ def read_declared(path: Path) -> dict[str, Json]:
 
 
 def _functions(folder: Path) -> dict[str, Json]:
-    """The functions at the top of each Python file of the experiment, by file and name."""
-    from tuneport.experiment.functions import read_functions
-
-    return {
-        path.relative_to(folder).as_posix(): read_functions(path)
+    """The functions at the top of each Python file of the experiment, by file and name; kept as YAML is."""
+    paths = {
+        path.relative_to(folder).as_posix(): path
         for path in sorted(folder.rglob("*.py"))[:MAX_SCRIPTS]
         if not IGNORED.intersection(path.relative_to(folder).parts) and path.is_file()
     }
+    try:
+        key = [[name, hashlib.sha256(path.read_bytes()).hexdigest()] for name, path in paths.items()]
+    except OSError:  # said with the file's name by whoever reads it
+        key = []
+    place = f"functions-{store.hash_text(str(folder)):x}"
+    kept = store.load(place, key) if key else None
+    if isinstance(kept, dict):
+        return kept
+    from tuneport.experiment.functions import read_functions
+
+    found: dict[str, Json] = {name: read_functions(path) for name, path in paths.items()}
+    if key:
+        store.save(place, key, found)
+    return found
 
 
 def _model(path: Path) -> dict[str, Json]:

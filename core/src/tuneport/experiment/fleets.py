@@ -7,15 +7,14 @@ replaces it. A kind of fleet that is installed is a place under its own name wit
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tuneport.errors import Invalid, Unavailable
 from tuneport.experiment.hardware import NODE_GPUS
 from tuneport.experiment.yamlread import Document
 from tuneport.text import closest
-from tuneport.types import Finding, Json, Pool
+from tuneport.types import EMPTY, Finding, Json, Pool
 
 if TYPE_CHECKING:
     from tuneport.experiment.project import Folder
@@ -24,14 +23,13 @@ if TYPE_CHECKING:
 FILE = "fleets.yaml"
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """One fleet. `settings` are what its plugin is made with; `documents` are the files that declare it, the
     stronger first: none where only its kind is known."""
 
     name: str
     kind: str
-    settings: Mapping[str, Json] = field(default_factory=dict)
+    settings: Mapping[str, Json] = EMPTY
     documents: tuple[Document, ...] = ()
 
     @property
@@ -110,7 +108,7 @@ def _over(below: Place | None, name: str, entry: dict[str, Json], document: Docu
     kind = str(entry.pop("kind"))
     if below is None or below.kind != kind:
         return Place(name, kind, entry, (document,))
-    return replace(below, settings={**below.settings, **entry}, documents=(document, *below.documents))
+    return below._replace(settings={**below.settings, **entry}, documents=(document, *below.documents))
 
 
 def _read(path: Path) -> tuple[Document | None, list[Finding]]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os.path
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tuneport.checks.surface import ancestor
 from tuneport.compiler import convert
+from tuneport.dialects.hydra.choices import CONFIG
 from tuneport.dialects.hydra.render import equal
-from tuneport.dialects.hydra.surface import CONFIG
 from tuneport.experiment import values
 from tuneport.experiment.command_line import Invocation
 from tuneport.experiment.hardware import NODE_GPUS
@@ -47,7 +47,7 @@ def parameters(
         once: a key is said by one parameter only, so that the experiment does not say it twice.
     """
     hooks = Hooks(method.framework, [])
-    base = replace(context, method=method, request=Request(native=context.request.native), linted=False)
+    base = context._replace(method=method, request=Request(native=context.request.native), linted=False)
     before = hooks.bind_args(base).values
     free = {key: value for key, value in config.items() if key not in held and _plain(value)}
     found: dict[str, tuple[Json, tuple[str, ...]]] = {}
@@ -55,7 +55,7 @@ def parameters(
         for value in _candidates(param, base, free):
             if any(values.check({param.name: value}, method, "params")):
                 continue
-            asked = replace(base, request=replace(base.request, params={param.name: value}))
+            asked = base._replace(request=base.request._replace(params={param.name: value}))
             wrote = hooks.bind_args(asked).values
             new = {k: v for k, v in wrote.items() if k not in before or not equal(before[k], v)}
             if new and all(key in free and equal(free[key], item) for key, item in new.items()):
@@ -146,7 +146,7 @@ def _beside(context: Context, method: Method, role: str, main: Pool) -> dict[str
     odd = {10007: "nodes", 10009: "gpus_per_node"}
     pools = (main, Pool("beside", main.series, 10007, 10009))
     roles = {**dict.fromkeys(method.spec.get("roles", ()), main.name), role: "beside"}
-    asked = replace(context, method=method, topology=Topology(pools, roles), linted=False)
+    asked = context._replace(method=method, topology=Topology(pools, roles), linted=False)
     bound = Hooks(method.framework, []).topology(asked).values
     found = {odd[v]: key for key, v in bound.items() if isinstance(v, int) and v in odd}
     return {name: found[name] for name in odd.values() if name in found}

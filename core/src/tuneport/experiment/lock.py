@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tuneport.errors import NotFound, TuneportError, Untrusted
 from tuneport.experiment.yamlread import read_text
+from tuneport.registry import store
 from tuneport.types import Finding, Json
 
 NAME = "recipe.lock.json"
@@ -18,7 +19,6 @@ def make(method_id: str, version: str) -> dict[str, Json]:
     """The lock of a method at a release, as the catalog has it now. `trust` is there where the site asks
     for a level."""
     from tuneport.registry import catalog, trust
-    from tuneport.registry.digest import digest
 
     method = catalog.method(method_id, version)
     published = catalog.release_spec(method.framework, version)
@@ -34,8 +34,20 @@ def make(method_id: str, version: str) -> dict[str, Json]:
     trusted = trust.recorded(method.framework)
     if trusted is not None:
         lock["trust"] = trusted
-    lock["lock_digest"] = digest(lock)
+    lock["lock_digest"] = _own_digest(lock)
     return lock
+
+
+def _own_digest(lock: Mapping[str, Json]) -> str:
+    """The digest of a lock, kept: writing canonical JSON takes longer than reading an answer."""
+    place = f"lock-{store.hash_text(lock['recipe']['name']):x}"
+    kept = store.load(place, lock)
+    if not isinstance(kept, str):
+        from tuneport.registry.digest import digest
+
+        kept = digest(lock)
+        store.save(place, lock, kept)
+    return kept
 
 
 def text(lock: Mapping[str, Json]) -> str:

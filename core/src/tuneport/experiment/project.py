@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from tuneport.errors import Invalid, NotFound
 from tuneport.experiment.twin import read_kept
@@ -20,8 +20,7 @@ MAX_NAME = 128
 NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_NAME - 1}}}\Z")
 
 
-@dataclass(frozen=True, slots=True)
-class Folder:
+class Folder(NamedTuple):
     """A project: the folder that holds `tuneport.yaml`, with the file's (checked) content."""
 
     root: Path
@@ -33,8 +32,7 @@ class Folder:
         return self.root / EXPERIMENTS
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(NamedTuple):
     """An experiment as its author wrote it: nothing merged, nothing judged but the files themselves."""
 
     name: str
@@ -43,7 +41,7 @@ class Written:
     job: Document
     lock: Mapping[str, Json] | None
     findings: tuple[Finding, ...]
-    project: Folder | None = field(default=None)
+    project: Folder | None = None
 
 
 def find_project(start: Path | None = None) -> Folder | None:

@@ -5,21 +5,20 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from tuneport.errors import TuneportError
 from tuneport.experiment import fleets, hardware, values
 from tuneport.experiment.project import Folder, Written
 from tuneport.experiment.site import load_site
 from tuneport.text import closest
-from tuneport.types import Finding, Json, Location, Method, Request, Topology
+from tuneport.types import EMPTY, Finding, Json, Location, Method, Request, Topology
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
-@dataclass(frozen=True, slots=True)
-class Flags:
+class Flags(NamedTuple):
     """The request flags of the command line, as text; empty means not given. `model_run` is the job whose
     output is the model, which wins over `model`."""
 
@@ -38,14 +37,13 @@ class Flags:
     model_run: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(NamedTuple):
     """The merged request with its hardware. `sources` says where each parameter came from."""
 
     request: Request
     topology: Topology
     findings: tuple[Finding, ...]
-    param_origins: Mapping[str, str] = field(default_factory=dict)
+    param_origins: Mapping[str, str] = EMPTY
 
 
 def merge(written: Written, flags: Flags, method: Method) -> Asked:
@@ -229,7 +227,7 @@ def _data(
     more = [_location(part, dataset, written, path) for part in others]
     if location is None or not more:
         return location
-    return replace(location, others=tuple(part for part in more if part is not None))
+    return location._replace(others=tuple(part for part in more if part is not None))
 
 
 def _parts(text: str, dataset: str) -> list[str]:

@@ -30,7 +30,7 @@ class Launch:
     def to_json(self) -> dict[str, Any]:
         return {
             "need": asdict(self.need),
-            "pools": [asdict(pool) for pool in self.pools],
+            "pools": [pool._asdict() for pool in self.pools],
             "commands": [_command_to_json(command) for command in self.commands],
             "venv": self.venv,
             "grace": self.grace,

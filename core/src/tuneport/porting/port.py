@@ -92,7 +92,7 @@ def port(
     _same_kind(context.method, method)
     written = project.read(name)
     said = canonical.values(context)
-    flags = replace(flags, sets=())  # parameters of the source's: they are among what it says
+    flags = flags._replace(sets=())  # parameters of the source's: they are among what it says
     pools = context.topology.pools
     devices = pools[0].nodes * pools[0].gpus_per_node if pools else 0
     job = _job(written)

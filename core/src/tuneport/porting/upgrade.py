@@ -176,7 +176,7 @@ def _judged(plan: Upgrade, text: str) -> Compiled:
     from tuneport import workflow
 
     config = parse_yaml(text.removeprefix("\ufeff"), plan.written.config.file)
-    return workflow.judge(replace(plan.written, config=config, lock=plan.fresh), Flags())
+    return workflow.judge(plan.written._replace(config=config, lock=plan.fresh), Flags())
 
 
 def _findings(plan: Upgrade, compiled: Compiled) -> Sequence[Finding]:

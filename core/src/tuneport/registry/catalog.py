@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
@@ -120,7 +119,7 @@ def release(framework: str, version: str = "", entry: str = "", choices: Mapping
     if not entry or not spec.get("surface"):
         return Release(framework, version, spec, {})
     keys, composed = _surface(framework, spec, entry, choices)
-    return Release(framework, version, spec, keys, composed, surface(framework, version).get("lists", {}))
+    return Release(framework, version, spec, keys, composed, outline(framework, version)["lists"])
 
 
 def _surface(
@@ -131,20 +130,72 @@ def _surface(
     Raises:
         Invalid: the surface file is missing, damaged or has no such entry, or the choices are impossible.
     """
+    version, program = spec["release"], spec.get("entries", {}).get(entry, entry)
+    known = spec.get("keys", {}).get(entry, {})
     try:
-        document = surface(framework, spec["release"])
-        item = document["entries"][spec.get("entries", {}).get(entry, entry)]
-        if "keys" not in item:
-            from tuneport.dialects.hydra.surface import composed_surface
-
-            keys, composed = composed_surface(document, item, choices)
-            return _corrected(keys, spec.get("keys", {}).get(entry, {})), composed
-        keys = {name: surface_key(name, facts) for name, facts in item["keys"].items()}
-        return _corrected(keys, spec.get("keys", {}).get(entry, {})), None
+        if outline(framework, version)["entries"][program]["composed"]:
+            keys, composed = _composed(framework, version, program, choices)
+            return _corrected(keys, known), composed
+        items = surface(framework, version)["entries"][program]["keys"]
+        return _corrected({name: surface_key(name, facts) for name, facts in items.items()}, known), None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         why = f"{type(error).__name__}: {error}"
         message = f"the surface {spec['surface']} of {framework} has no usable entry {entry!r} ({why})"
         raise Invalid(message, code="surface-broken") from error
+
+
+def _composed(
+    framework: str, version: str, program: str, choices: Mapping[str, Json]
+) -> tuple[dict[str, Key], Composed]:
+    """The keys of an entry point whose configuration is composed, and how they came to be."""
+    from tuneport.dialects.hydra.choices import CONFIG, is_group
+
+    groups = outline(framework, version)["entries"][program].get("groups", ())
+    asked = tuple(
+        (key, value)
+        for key, value in sorted(choices.items())
+        if isinstance(value, str) and (key == CONFIG or is_group(groups, key.lstrip("+~").partition("@")[0]))
+    )
+    return _composition(framework, version, program, asked, _surface_entry(framework, version)["digest"])
+
+
+@lru_cache(maxsize=64)
+def _composition(
+    framework: str, version: str, program: str, asked: tuple[tuple[str, str], ...], digest: str
+) -> tuple[dict[str, Key], Composed]:
+    """What was composed before for the same choices, read back; else composed and kept."""
+    from tuneport.registry import compositions
+
+    place = compositions.place_of(framework, version, program, asked)
+    key = [digest, program, [list(choice) for choice in asked]]
+    found = compositions.load(place, key)
+    if found is None:
+        from tuneport.dialects.hydra.surface import composed_surface
+
+        document = surface(framework, version)
+        found = composed_surface(document, document["entries"][program], dict(asked))
+        compositions.save(place, key, found)
+    return found
+
+
+@cache
+def outline(framework: str, version: str) -> dict[str, Json]:
+    """What is small in the surface document of a release; see `compositions.outline`.
+
+    Raises:
+        Invalid: the file is missing or damaged.
+    """
+    from tuneport.registry import compositions, store
+
+    if not release_spec(framework, version).get("surface"):
+        return compositions.outline({})
+    entry = _surface_entry(framework, version)
+    place = f"outline-{framework}-{store.hash_text(version):x}"
+    kept: dict[str, Json] | None = store.load(place, entry["digest"])
+    if kept is None:
+        kept = compositions.outline(surface(framework, version))
+        store.save(place, entry["digest"], kept)
+    return kept
 
 
 def _corrected(keys: dict[str, Key], known: Mapping[str, Mapping[str, Json]]) -> dict[str, Key]:
@@ -156,9 +207,9 @@ def _corrected(keys: dict[str, Key], known: Mapping[str, Mapping[str, Json]]) ->
     for name, item in known.items():
         here = keys.get(name)
         if here is None:
-            found[name] = replace(surface_key(name, item), add=True)
+            found[name] = surface_key(name, item)._replace(add=True)
         else:
-            found[name] = replace(here, types=tuple(item["types"]), inferred=False)
+            found[name] = here._replace(types=tuple(item["types"]), inferred=False)
     return found
 
 
@@ -171,16 +222,27 @@ def surface(framework: str, version: str) -> dict[str, Any]:
     spec = release_spec(framework, version)
     if not spec.get("surface"):
         return {}
-    found = _index(framework)["surfaces"].get(spec["surface"])
-    if found is None:
-        message = f"{framework} {version} names the surface {spec['surface']}, which is not there"
-        raise Invalid(message, code="surface-missing")
-    _usable(found, spec["surface"])
+    found = _surface_entry(framework, version)
     try:
         return _surface_document(found["file"], found["digest"])
     except (OSError, ValueError, RecursionError) as error:
         message = f"the surface {spec['surface']} of {framework} cannot be read: {error}"
         raise Invalid(message, code="surface-broken") from error
+
+
+def _surface_entry(framework: str, version: str) -> dict[str, Any]:
+    """What the index holds of a release's surface file: where it is and its digest.
+
+    Raises:
+        Invalid: the file is missing or damaged.
+    """
+    name = release_spec(framework, version)["surface"]
+    found: dict[str, Any] | None = _index(framework)["surfaces"].get(name)
+    if found is None:
+        message = f"{framework} {version} names the surface {name}, which is not there"
+        raise Invalid(message, code="surface-missing")
+    _usable(found, name)
+    return found
 
 
 @lru_cache(maxsize=8)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
 
 from tuneport.errors import Invalid, NotFound, TuneportError
 from tuneport.registry.deadline import TooLong, deadline
@@ -18,8 +18,7 @@ _HOOKS = ("validate", "bind_args", "topology", "launch", "export")
 _SEVERITIES = ("error", "warning", "note")
 
 
-@dataclass(frozen=True, slots=True)
-class PluginRow:
+class PluginRow(NamedTuple):
     """One installed plugin as `tp plugins` shows it; `problem` is empty where it loads. Of manifests,
     `folder` is where the data lives, `provides` its frameworks, `trust` its level (see `registry.trust`)."""
 
@@ -344,8 +343,8 @@ def _with_data(row: PluginRow, point: EntryPoint) -> PluginRow:
         if not problem and trust.LEVELS.index(seen.level) < trust.LEVELS.index(wanted):
             problem = f"{seen.level}, and the site asks for {wanted}"
     except TuneportError as error:
-        return replace(row, folder=str(folder), provides=provides, problem=error.message)
-    return replace(row, folder=str(folder), provides=provides, trust=seen.level or "changed", problem=problem)
+        return row._replace(folder=str(folder), provides=provides, problem=error.message)
+    return row._replace(folder=str(folder), provides=provides, trust=seen.level or "changed", problem=problem)
 
 
 def _problem(kind: str, point: EntryPoint) -> str:

@@ -54,8 +54,14 @@ def _key(key: Json) -> Json:
 def _version() -> str:
     """The code that builds an index is part of what it depends on; the times of its files stand for it."""
     package = Path(__file__).parent.parent
-    built_by = [package / "checks" / "cel.py", package / "experiment" / "yamlread.py"]
-    times = [entry.stat().st_mtime_ns for entry in os.scandir(package / "registry") if entry.is_file()]
+    built_by = [
+        package / name
+        for name in ("checks/cel.py", "experiment/yamlread.py", "experiment/functions.py", "types.py")
+    ]
+    folders = [package / "registry", package / "dialects" / "hydra"]
+    times = [
+        entry.stat().st_mtime_ns for folder in folders for entry in os.scandir(folder) if entry.is_file()
+    ]
     times += [path.stat().st_mtime_ns for path in built_by]
     return f"{sys.version_info[:2]}:{sum(times)}"
 

@@ -55,7 +55,7 @@ class Adapter(DeclarativeAdapter):
     def launch(self, context: Context) -> LaunchPlan | None:
         entry = _entry(context)
         own = {key: value for key, value in context.own.items() if key != MODEL[entry]}
-        plan = super().launch(replace(context, own=own))
+        plan = super().launch(context._replace(own=own))
         assert plan is not None
         (command,) = plan.commands
         python, script, *flags = command.argv
@@ -86,7 +86,7 @@ def _processes(context: Context) -> list[Value]:
     if alone or config.get("model") not in _TRANSFORMERS or _has(context, "model_args", "parallelize"):
         return ["-m"]
     spec = {**context.method.spec, "launch": {"launcher": "torchrun", "run": {"module": "lm_eval"}}}
-    _, *words = launcher(replace(context, method=replace(context.method, spec=spec)))
+    _, *words = launcher(context._replace(method=context.method._replace(spec=spec)))
     return [*words, "-m"]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
-from importlib.resources import files as package_files
 
 from tuneport.compiler.adapter import DeclarativeAdapter, bound_value, location_value, locations, script_plan
 from tuneport.compiler.ray_cluster import on_cluster
@@ -138,4 +137,6 @@ def _gone(context: Context) -> Iterable[Finding]:
 @cache
 def _script(name: str) -> str:
     """A script that runs inside the job: part of this package, shipped as text."""
+    from importlib.resources import files as package_files
+
     return package_files("tuneport_verl").joinpath(name).read_text("utf-8")

@@ -7,7 +7,7 @@ taken to spread everything over all GPUs at half precision.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tuneport.types import Context, Json
 
@@ -20,8 +20,7 @@ WIDTHS = {
 _MEGATRON = ("megatron", "mindspeed")
 
 
-@dataclass(frozen=True, slots=True)
-class Engine:
+class Engine(NamedTuple):
     """`prefix` is where the engine's keys lie; `name` is `dp` for PyTorch's own sharding."""
 
     name: str

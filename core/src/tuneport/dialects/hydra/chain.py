@@ -14,12 +14,12 @@ from typing import Any
 
 from tuneport.compiler.layers import NATIVE_LAYERS, Layers
 from tuneport.dialects import Rendered
+from tuneport.dialects.hydra.choices import CONFIG
 from tuneport.dialects.hydra.compose import Branch, Composition, Leaf, Typed, merge_tree
 from tuneport.dialects.hydra.quote import escaped
 from tuneport.errors import Invalid
 from tuneport.types import Composed, Context, FileSpec, Finding, Json, Key, Ref, Value
 
-CONFIG = "--config"
 REPLACES = "_override_"
 NO_FILE = "-"
 """A base that is none: everything comes from the files of a user."""

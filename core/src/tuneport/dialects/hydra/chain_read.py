@@ -11,7 +11,8 @@ from typing import NoReturn
 
 from tuneport.checks.undecided import UNDECIDED
 from tuneport.compiler.layers import flatten
-from tuneport.dialects.hydra.chain import CONFIG, NO_FILE
+from tuneport.dialects.hydra.chain import NO_FILE
+from tuneport.dialects.hydra.choices import CONFIG
 from tuneport.dialects.hydra.parse import Override
 from tuneport.dialects.hydra.read import Applied, Words, apply, placed, read_overrides
 from tuneport.errors import Invalid, NotFound

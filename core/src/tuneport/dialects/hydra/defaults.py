@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tuneport.dialects.hydra.choices import is_group
 from tuneport.types import Json
 
 _CHOICE = re.compile(r"\$\{([^${}]+)\}")
@@ -63,9 +64,11 @@ class Tree:
         return next((f"{root}/{name}" for root in self.path if f"{root}/{name}" in self.files), None)
 
     def is_group(self, name: str) -> bool:
-        return bool(name) and (
-            name in self._options or any(group.startswith(name + "/") for group in self._options)
-        )
+        return is_group(self._options, name)
+
+    def groups(self) -> list[str]:
+        """The folders that hold files, by their path from the root."""
+        return sorted(self._options)
 
     def options(self, group: str) -> list[str]:
         """Names of the files of a group; of the primary configurations for the empty group."""

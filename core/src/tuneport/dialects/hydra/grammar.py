@@ -3,53 +3,17 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any
 
+from tuneport.dialects.hydra.nodes import GrammarError, Interpolation, Quoted, Text, Words
 from tuneport.dialects.hydra.parse import TOKENS, OverrideError, scalar
 
 _ID = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _KEY = re.compile(r"[^\\{}()\[\]:. \t'\"]+")
 _BLANKS = re.compile(r"[ \t]*")
 _RUN = re.compile(r"\\+")
-_SPLIT = re.compile(r"(?:^(?!\[)|\.)([^\.\[\]]*)|\[([^\.\[\]]*)\]")
 MAX_DEPTH = 40
-
-
-class GrammarError(Exception):
-    """The text is no interpolation that OmegaConf reads."""
-
-
-@dataclass(slots=True)
-class Interpolation:
-    """`${…}`. For a reference `path` holds its pieces (dots and brackets included); for a resolver the
-    name's parts and the arguments are given."""
-
-    path: list[Any] = field(default_factory=list)
-    resolver: list[Any] | None = None
-    arguments: list[Any] = field(default_factory=list)
-
-
-Text: TypeAlias = list[Any]
-"""Pieces of text: str or Interpolation."""
-
-
-@dataclass(slots=True)
-class Quoted:
-    parts: Text
-
-
-@dataclass(slots=True)
-class Words:
-    """An argument out of several tokens, or of one interpolation."""
-
-    parts: Text
-
-
-def split_key(key: str) -> list[str]:
-    """`a.b[c]` as its three names."""
-    return [match[1] if match[1] is not None else match[2] for match in _SPLIT.finditer(key)]
 
 
 @lru_cache(maxsize=4096)
@@ -179,7 +143,7 @@ class _Parser:
         s = self._s
         arguments: list[Any] = []
         if s.startswith("}", at):
-            return Interpolation(resolver=name), at + 1
+            return Interpolation([], name), at + 1
         while True:
             here = _blanks(s, at)
             if s.startswith((",", "}"), here):
@@ -190,7 +154,7 @@ class _Parser:
                 arguments.append(value)
                 at = _blanks(s, at)
             if s.startswith("}", at):
-                return Interpolation(resolver=name, arguments=arguments), at + 1
+                return Interpolation([], name, tuple(arguments)), at + 1
             if not s.startswith(",", at):
                 raise GrammarError(f"{s[at : at + 1] or 'the end'!r} is unexpected in an argument")
             at = _blanks(s, at + 1)

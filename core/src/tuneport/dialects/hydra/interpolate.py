@@ -10,8 +10,7 @@ import operator
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from tuneport.dialects.hydra import grammar
-from tuneport.dialects.hydra.grammar import Interpolation, Text
+from tuneport.dialects.hydra.nodes import GrammarError, Interpolation, Quoted, Text, Words, plain, split_key
 from tuneport.types import Json, Ref
 
 MISSING = "???"
@@ -23,6 +22,7 @@ OPERATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
 }
 """What the resolvers of two arguments do that a release may register, by their name in a surface."""
 _ABSENT: Any = object()
+_BRANCHES = (dict, list)
 
 
 class Unresolved(Exception):
@@ -78,7 +78,7 @@ class Resolver:
             Unresolved: it is absent, missing (`???`), or depends on what is not known.
         """
         try:
-            node = self._select(self._root, grammar.split_key(key))
+            node = self._select(self._root, split_key(key))
         except _Missing:
             raise Unresolved(f"{key} is ???") from None
         if node is None:
@@ -100,7 +100,7 @@ class Resolver:
             raise Unresolved("nested too deeply")
         node = self._settled(node)
         value, path = node.value, node.path
-        if isinstance(value, Mapping):
+        if isinstance(value, dict):
             return {
                 name: self._plain(_Node(None if path is None else (*path, name), item), depth + 1)
                 for name, item in value.items()
@@ -120,8 +120,8 @@ class Resolver:
             raise Unresolved("it depends on itself")
         self._open.append(node.path)
         try:
-            found = self._text(grammar.parse_text(node.value), node)
-        except grammar.GrammarError as error:
+            found = self._text(_parsed(node.value), node)
+        except GrammarError as error:
             raise Unresolved(str(error)) from None
         finally:
             self._open.pop()
@@ -131,7 +131,7 @@ class Resolver:
         """The settled node below `base`, None where there is none."""
         here = base
         for number, key in enumerate(keys):
-            if not isinstance(here.value, Mapping | list) or not here.branch:
+            if not isinstance(here.value, _BRANCHES) or not here.branch:
                 raise _NoBranch(f"{'.'.join(keys[:number])} holds nothing named {key}")
             child = _child(here, key)
             if child is None:
@@ -200,7 +200,7 @@ class Resolver:
         if not rest:
             return base
         try:
-            return self._select(base, grammar.split_key(rest), missing)
+            return self._select(base, split_key(rest), missing)
         except _Missing:
             raise Unresolved(f"{key} is ???") from None
 
@@ -214,9 +214,9 @@ class Resolver:
 
     def _element(self, element: Any, at: _Node) -> Any:
         """An argument as the resolver gets it."""
-        if isinstance(element, grammar.Quoted):
+        if isinstance(element, Quoted):
             return self._joined(element.parts, at) if element.parts else ""
-        if isinstance(element, grammar.Words):
+        if isinstance(element, Words):
             if len(element.parts) == 1 and isinstance(element.parts[0], Interpolation):
                 return self._plain(self._interpolation(element.parts[0], at))
             return self._joined(element.parts, at)
@@ -251,6 +251,8 @@ class Resolver:
             return _Node(None, None)
         if not isinstance(text, str):
             raise Unresolved("oc.decode takes text")
+        from tuneport.dialects.hydra import grammar
+
         return _Node(None, self._element(grammar.parse_element(text), at))
 
     def _oc_create(self, _at: _Node, value: Any) -> _Node:
@@ -265,7 +267,7 @@ class Resolver:
     def _mapping(self, at: _Node, key: Any) -> Mapping[str, Json]:
         node = self._from(key, at) if isinstance(key, str) else None
         value = None if node is None else self._plain(node)
-        if not isinstance(value, Mapping):
+        if not isinstance(value, dict):
             raise Unresolved(f"{key} is no mapping")
         return value
 
@@ -274,6 +276,20 @@ class Resolver:
         if node is None or not isinstance(message, str):
             raise Unresolved(f"there is no {key}")
         return node
+
+
+def _parsed(text: str) -> Text:
+    """The pieces of a value, which must not be changed.
+
+    Raises:
+        GrammarError: an interpolation in it is malformed.
+    """
+    pieces = plain(text)
+    if pieces is None:
+        from tuneport.dialects.hydra import grammar
+
+        pieces = grammar.parse_text(text)
+    return pieces
 
 
 def _calculated(operation: Callable[[Any, Any], Any], arguments: list[Any]) -> _Node:
@@ -371,6 +387,6 @@ def _child(node: _Node, key: str) -> _Node | None:
 
 def _as_text(node: _Node) -> str:
     """What OmegaConf writes where a value stands inside other text."""
-    if isinstance(node.value, Mapping | list):
+    if isinstance(node.value, _BRANCHES):
         return str(node.value)
     return str(node.value)

@@ -8,8 +8,7 @@ switch or null.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tuneport.types import Json
 
@@ -66,8 +65,7 @@ class OverrideError(Exception):
         self.message, self.at = message, at
 
 
-@dataclass(frozen=True, slots=True)
-class Override:
+class Override(NamedTuple):
     """One word. `sign` is empty, `+`, `++` or `~`; `package` is what follows `@`, None without one.
     `kind` is `value`, `sweep` (several values, of which a single run takes none), `call` (a cast whose
     result only Hydra knows) or `none` (a `~key` without a value)."""

@@ -101,7 +101,7 @@ def _override(text: str) -> Override:
     if not open_(text):
         return parse_override(text)
     known = parse_override(text.partition("=")[0] + "=x")
-    return replace(known, text=text, value=UNDECIDED)
+    return known._replace(text=text, value=UNDECIDED)
 
 
 def placed(finding: Finding, text: str) -> Finding:

@@ -8,8 +8,8 @@ from typing import Any
 
 from tuneport.compiler.layers import NATIVE_LAYERS
 from tuneport.dialects import Rendered
+from tuneport.dialects.hydra.choices import CONFIG
 from tuneport.dialects.hydra.quote import is_path, override
-from tuneport.dialects.hydra.surface import CONFIG
 from tuneport.errors import Invalid
 from tuneport.types import Context, Json, Key, Ref, Value
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tuneport.dialects.hydra.choices import CONFIG
 from tuneport.dialects.hydra.compose import Composition, compose
 from tuneport.dialects.hydra.defaults import Choices, ComposeError, Tree
 from tuneport.errors import Invalid
 from tuneport.types import Composed, Finding, Json, Key
 
-CONFIG = "--config"
 _CACHE = " composed"
 
 
