@@ -37,7 +37,7 @@ def current() -> dict[str, Json]:
         for name, function in sorted(vars(hookspec).items())
         if callable(function) and hasattr(function, "tuneport_spec")
     }
-    plain = {**_dataclasses(types), **_dataclasses(protocol)}
+    plain = {**_records(types), **_records(protocol)}
     fleet = {
         name: {
             "arguments": _arguments(function),
@@ -125,12 +125,28 @@ def _arguments(function: Any) -> list[list[str]]:
     return [[p.name, str(p.annotation)] for p in parameters if p.name != "self"]
 
 
-def _dataclasses(module: Any) -> dict[str, Json]:
-    return {
-        name: [[field.name, str(field.type), _default(field)] for field in dataclasses.fields(found)]
-        for name, found in sorted(vars(module).items())
-        if isinstance(found, type) and dataclasses.is_dataclass(found) and found.__module__ == module.__name__
-    }
+def _records(module: Any) -> dict[str, Json]:
+    """The fields of a module's named tuples and dataclasses, after the word `tuple` or `dataclass`: a changed
+    copy is made by `_replace` of the one, by `dataclasses.replace` of the other."""
+    found: dict[str, Json] = {}
+    for name, record in sorted(vars(module).items()):
+        if not isinstance(record, type) or record.__module__ != module.__name__:
+            continue
+        if dataclasses.is_dataclass(record):
+            fields = [[field.name, str(field.type), _default(field)] for field in dataclasses.fields(record)]
+            found[name] = [["dataclass", "", ""], *fields]
+        elif issubclass(record, tuple):
+            given = record._field_defaults  # type: ignore[attr-defined] # every named tuple has it
+            fields = [
+                [
+                    field,
+                    getattr(kind, "__forward_arg__", str(kind)),
+                    repr(given[field]) if field in given else "",
+                ]
+                for field, kind in inspect.get_annotations(record).items()
+            ]
+            found[name] = [["tuple", "", ""], *fields]
+    return found
 
 
 def _default(field: dataclasses.Field[Any]) -> str:

@@ -22,7 +22,7 @@ class Adapter(DeclarativeAdapter):
     @hookimpl
     def launch(self, context: Context) -> LaunchPlan | None:
         said = {name: _text(value) for name, value in context.own.items()}
-        plan = super().launch(replace(context, own=said))
+        plan = super().launch(context._replace(own=said))
         assert plan is not None
         (command,) = plan.commands
         env = {**_processes(context), **command.env}
