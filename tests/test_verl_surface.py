@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tuneport.dialects.hydra.compose import compose
 from tuneport.dialects.hydra.defaults import Choices, Tree
+from tuneport.registry import catalog
 
 sys.path.insert(0, str(Path(__file__).parent))
 from hydra_reference import Reference, same, value, wheel
@@ -105,6 +106,18 @@ def test_surface_is_what_hydra_composes(
 def test_every_entry_of_the_wheel_is_there() -> None:
     for release in RELEASES:
         assert set(HYDRA_ENTRIES) <= document(release)["entries"].keys()
+
+
+def test_a_group_that_only_the_files_search_path_reaches_is_chosen() -> None:
+    entry = "verl.experimental.one_step_off_policy.main_ppo"
+    plain = catalog.release("verl", "0.9.0", entry)
+    chosen = catalog.release("verl", "0.9.0", entry, {"model_engine": "megatron"})
+    assert chosen.composed is not None
+    assert chosen.composed.chosen == {"model_engine": "megatron"}
+    assert (
+        "actor_rollout_ref.actor.megatron.tensor_model_parallel_size"
+        in chosen.keys.keys() - plain.keys.keys()
+    )
 
 
 def test_an_entry_is_read_quickly() -> None:

@@ -201,7 +201,7 @@ def _check(run: Invocation, asked: Asked) -> Checked:
     if foreign:
         message = "the command reads configuration files of its own, which are not judged here"
         findings.append(Finding("config-foreign", "note", message, "", "--config-path"))
-    tree = tree_of(surface_document, entry)
+    tree = tree_of(surface_document, entry, parsed.flags.get("config_name", ""))
     wanted, overrides, found = choices(parsed, tree)
     if foreign:
         name = str(wanted.get("--config", ""))

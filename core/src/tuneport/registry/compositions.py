@@ -18,13 +18,17 @@ Release = tuple[dict[str, Key], Composed]
 def outline(document: Mapping[str, Any]) -> dict[str, Json]:
     """What must be known of a surface document before it is read: `lists`, and by entry whether it is a
     `chain` of files, or `composed` with these `groups`."""
-    from tuneport.dialects.hydra.defaults import Tree
+    from tuneport.dialects.hydra.defaults import Tree, reach
 
     entries: dict[str, Json] = {}
     for name, entry in document.get("entries", {}).items():
         known = entries[name] = {"chain": bool(entry.get("chain")), "composed": "keys" not in entry}
         if known["composed"] and not known["chain"]:
-            known["groups"] = Tree(document["files"], entry["path"]).groups()
+            files, path = document["files"], entry["path"]
+            configs = Tree(files, path).options("")
+            known["groups"] = sorted(
+                {group for name in configs for group in reach(files, path, name).groups()}
+            )
     return {"lists": document.get("lists", {}), "entries": entries}
 
 

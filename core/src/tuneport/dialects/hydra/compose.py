@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from tuneport.dialects.hydra.defaults import Choices, Expansion, Tree
+from tuneport.dialects.hydra.defaults import Choices, Expansion, reach
 from tuneport.types import Json, Key
 
 MISSING = "???"
@@ -52,13 +52,8 @@ def compose(surface: Mapping[str, Json], entry: Mapping[str, Json], choices: Cho
         ComposeError: the release would refuse these choices.
     """
     files = surface["files"]
-    config = entry["config"]
-    tree = Tree(files, entry["path"])
-    main = tree.find(config)
-    more = files[main].get("searchpath", ()) if main else ()
-    if more:
-        tree = Tree(files, (*entry["path"], *more))
-    expansion = Expansion(tree, config, choices)
+    tree = reach(files, entry["path"], entry["config"])
+    expansion = Expansion(tree, entry["config"], choices)
     root: Branch = {}
     for placed in expansion.placed:
         at = root

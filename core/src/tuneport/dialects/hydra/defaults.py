@@ -75,6 +75,14 @@ class Tree:
         return sorted(self._options.get(group, ()))
 
 
+def reach(files: Mapping[str, Mapping[str, Json]], path: Sequence[str], config: str) -> Tree:
+    """The files that a primary configuration can reach: its entry's, and those of the search path it adds."""
+    tree = Tree(files, path)
+    main = tree.find(config)
+    more = files[main].get("searchpath", ()) if main else ()
+    return Tree(files, (*path, *more)) if more else tree
+
+
 @dataclass(slots=True)
 class _Item:
     """One entry of a defaults list. `group` is None where a file is named directly."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from tuneport.dialects.hydra.choices import CONFIG
 from tuneport.dialects.hydra.compose import Composition, compose
-from tuneport.dialects.hydra.defaults import Choices, ComposeError, Tree
+from tuneport.dialects.hydra.defaults import Choices, ComposeError, Tree, reach
 from tuneport.errors import Invalid
 from tuneport.types import Composed, Finding, Json, Key
 
@@ -30,7 +30,7 @@ def composed_surface(
 
         return chain_surface(document, entry, values)
     config = str(values.get(CONFIG) or entry["config"]).removesuffix(".yaml")
-    choices = choices_of(Tree(document["files"], entry["path"]), values)
+    choices = choices_of(reach(document["files"], entry["path"], config), values)
     made = document.setdefault(_CACHE, {})
     parts = (choices.chosen.items(), choices.added.items(), choices.deleted.items())
     key = (config, tuple(entry["path"]), *(tuple(sorted(part)) for part in parts))
@@ -53,9 +53,10 @@ def composed_surface(
     return found.keys, composed
 
 
-def tree_of(document: Mapping[str, Any], entry: str) -> Tree:
-    """The files that an entry of a surface document can reach by itself."""
-    return Tree(document["files"], document["entries"][entry]["path"])
+def tree_of(document: Mapping[str, Any], entry: str, config: str = "") -> Tree:
+    """The files that an entry of a surface document can reach; `config` is another primary configuration."""
+    item = document["entries"][entry]
+    return reach(document["files"], item["path"], config.removesuffix(".yaml") or item["config"])
 
 
 def choices_of(tree: Tree, values: Mapping[str, Json]) -> Choices:
