@@ -235,7 +235,7 @@ def test_without_the_library_a_signature_is_not_taken_for_good(
 
 def test_nothing_imports_the_library_where_nothing_is_signed() -> None:
     code = (
-        "import sys; from tuneport.registry import trust, catalog; catalog.methods(); trust.required();"
+        "import sys; from tuneport.registry import catalog; catalog.methods();"
         "print('cryptography' in sys.modules)"
     )
     import subprocess

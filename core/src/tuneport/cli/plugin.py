@@ -149,9 +149,10 @@ def verify(plugin: str, trusted: tuple[str, ...], as_json: bool) -> int:
     Exit code 5 where a file is not what was published. The keys of the site file count besides those given.
     """
     from tuneport.errors import NotFound
+    from tuneport.experiment.site import required_trust
     from tuneport.registry import scan, sources, trust
 
-    keys = [*map(trust.check_key, trusted), *trust.required()[1].values()]
+    keys = [*map(trust.check_key, trusted), *required_trust()[1].values()]
     folders = [Path(plugin)] if Path(plugin).is_dir() else []
     points = [] if folders else scan.entry_points("tuneport.manifests")
     folders += [sources.locate(one).folder for one in points if plugin in (one.name, one.dist)]

@@ -18,7 +18,8 @@ NAME = "recipe.lock.json"
 def make(method_id: str, version: str) -> dict[str, Json]:
     """The lock of a method at a release, as the catalog has it now. `trust` is there where the site asks
     for a level."""
-    from tuneport.registry import catalog, trust
+    from tuneport.experiment.site import required_trust
+    from tuneport.registry import catalog
 
     method = catalog.method(method_id, version)
     published = catalog.release_spec(method.framework, version)
@@ -31,9 +32,10 @@ def make(method_id: str, version: str) -> dict[str, Json]:
         "framework": {"kind": method.framework, "version": version, "runtime_id": published["runtime"]["id"]},
         "requires": {"core": method.spec.get("requires", {}).get("core", ">=0.1")},
     }
-    trusted = trust.recorded(method.framework)
-    if trusted is not None:
-        lock["trust"] = trusted
+    if required_trust()[0] != "unsigned":
+        from tuneport.registry import trust
+
+        lock["trust"] = trust.recorded(method.framework)
     lock["lock_digest"] = _own_digest(lock)
     return lock
 
@@ -166,8 +168,6 @@ def check(lock: Mapping[str, Json], place: Path, version: str = "") -> Iterator[
     Raises:
         Untrusted: what is installed is trusted less than the lock says it was.
     """
-    from tuneport.registry import trust
-
     name, kind = lock["recipe"]["name"], lock["framework"]["kind"]
     locked = lock["framework"]["version"]
     file = str(place)
@@ -189,6 +189,8 @@ def check(lock: Mapping[str, Json], place: Path, version: str = "") -> Iterator[
         yield finding("lock-" + error.code, error.message, error.hint, key)
         return
     if "trust" in lock:
+        from tuneport.registry import trust
+
         trust.hold(kind, lock["trust"])
     for field, old, new in differences(lock, fresh):
         code = "lock-stale"

@@ -24,6 +24,12 @@ def load_site() -> Mapping[str, Json]:
     return site_document().data or {}
 
 
+def required_trust() -> tuple[str, dict[str, str]]:
+    """(the level that the site asks of manifests, the keys that it trusts by name); see `registry.trust`."""
+    wanted = load_site().get("trust", {})
+    return wanted.get("required", "unsigned"), wanted.get("keys", {})
+
+
 @cache
 def site_document() -> Document:
     """The checked TUNEPORT_SITE_FILE, else /etc/tuneport/site.yaml, else an empty document.

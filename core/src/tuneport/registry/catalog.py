@@ -267,10 +267,10 @@ def surface_key(name: str, item: Mapping[str, Json]) -> Key:
 
 def methods(framework: str = "") -> list[tuple[str, str, str]]:
     """(id, title, problem) of each method, of one framework or of all."""
-    from tuneport.registry import trust
+    from tuneport.experiment.site import required_trust
 
     rows = []
-    trust.required()  # a site file that cannot be read is no reason to list nothing
+    required_trust()  # a site file that cannot be read is no reason to list nothing
     for name in [framework] if framework else frameworks():
         try:
             found = _index(name)["methods"]
@@ -538,10 +538,12 @@ def _index(framework: str) -> Index:
 
 @cache
 def _cached_index(framework: str) -> Index:
-    from tuneport.registry import trust
+    from tuneport.experiment.site import required_trust
 
-    wanted, keys = trust.required()
+    wanted, keys = required_trust()
     if wanted != "unsigned":
+        from tuneport.registry import trust
+
         sources = [(source.owner, source.folder) for source in framework_folders()[framework]]
         trust.demand(sources, wanted, keys.values())
     found = index(framework, framework_folders()[framework])

@@ -332,12 +332,13 @@ def rows(*, check: bool) -> list[PluginRow]:
 
 def _with_data(row: PluginRow, point: EntryPoint) -> PluginRow:
     """The row with what a data package provides, and how far it can be trusted."""
+    from tuneport.experiment.site import required_trust
     from tuneport.registry import sources, trust
 
     folder = sources.locate(point).folder
     provides = tuple(sources.frameworks_in(folder))
     try:
-        wanted, keys = trust.required()
+        wanted, keys = required_trust()
         seen = trust.examine(folder, keys.values())
         problem = "; ".join(seen.problems[:3])
         if not problem and trust.LEVELS.index(seen.level) < trust.LEVELS.index(wanted):

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from tuneport.errors import Invalid, Unavailable, Untrusted
+from tuneport.experiment.site import required_trust
 from tuneport.registry.digest import canonical, digest_bytes
 from tuneport.types import Json
 
@@ -121,14 +122,6 @@ def new_key() -> tuple[bytes, str]:
     return pem, _public(key.public_key())
 
 
-def required() -> tuple[str, dict[str, str]]:
-    """(the level that the site asks for, the keys that it trusts by name)."""
-    from tuneport.experiment.site import load_site
-
-    wanted = load_site().get("trust", {})
-    return wanted.get("required", "unsigned"), wanted.get("keys", {})
-
-
 def demand(sources: Collection[tuple[str, Path]], wanted: str, trusted: Collection[str]) -> list[str]:
     """The keys that signed what is used, after holding each source (owner, folder) to a level.
 
@@ -163,7 +156,7 @@ def recorded(framework: str) -> dict[str, Json] | None:
     """What a lock says was trusted, None where the site asks for nothing."""
     from tuneport.registry.sources import framework_folders
 
-    wanted, keys = required()
+    wanted, keys = required_trust()
     if wanted == "unsigned":
         return None
     sources = [(source.owner, source.folder) for source in framework_folders()[framework]]
