@@ -58,7 +58,7 @@ def check(context: Context, unknown: Collection[str] = ()) -> Iterator[Finding]:
         for spec in specs:
             names = _names(spec, context, split, unknown)
             if names is not None and _applies(spec, split, context, holds):
-                yield from _File(spec, names, facts, flag, context.method, holds).findings()
+                yield from _File(spec, names, facts, (split, flag), context.method, holds).findings()
 
 
 def readings(method: Method) -> list[Mapping[str, Any]]:
@@ -130,11 +130,14 @@ class _File:
         spec: Mapping[str, Any],
         names: Mapping[str, tuple[str, str]],
         facts: Mapping[str, Any],
-        key: str,
+        place: tuple[str, str],
         method: Method,
         holds: _Conditions,
     ) -> None:
-        self.spec, self.names, self.key, self.method, self.holds = spec, names, key, method, holds
+        self.spec, self.names, self.method, self.holds = spec, names, method, holds
+        split, self.key = place
+        self.data = "data" if split == "train" else f"{split} data"
+        self.where = "" if split == "train" else f"{split} data, "
         self.columns: list[str] = facts["columns"]
         types = {
             name: {_TYPES[kind]: 0} for name, kind in facts.get("column_types", {}).items() if kind in _TYPES
@@ -194,7 +197,7 @@ class _File:
         has = ", ".join(self.columns[:8]) + (", …" if len(self.columns) > 8 else "")
         near = min(forms, key=lambda form: (len(self._lacks(form)), -len(form)))
         lacks = self._lacks(near)
-        message = f"the data has no column {' and no column '.join(lacks)}; its columns are {has}"
+        message = f"the {self.data} has no column {' and no column '.join(lacks)}; its columns are {has}"
         ways = " or ".join(dict.fromkeys(" + ".join(form) for form in forms))
         instead = self.spec.get("instead", {}).items()
         hint = next((say for name, say in instead if name in self.columns), "")
@@ -214,6 +217,9 @@ class _File:
         more = f"set {' and '.join(dict.fromkeys(params))} to what it is called here; " if params else ""
         return f"{more}a row needs {ways}"
 
+    def _at(self, row: int, column: str) -> str:
+        return f"{self.where}{_row(row)}, column {column}"
+
     def _column(self, name: str, asked: Sequence[str]) -> Iterator[Finding]:
         """The first row whose value is of no kind that the column takes."""
         taken = kinds(asked)
@@ -221,9 +227,7 @@ class _File:
         wrong = {shape: row for shape, row in shapes.items() if shape not in (*taken, "empty")}
         if not wrong:
             if "empty" in shapes and "empty" not in taken:
-                message = (
-                    f"{_row(shapes['empty'])}, column {name}: it is empty, so there is nothing to learn from"
-                )
+                message = f"{self._at(shapes['empty'], name)}: it is empty, so there is nothing to learn from"
                 yield self._placed(
                     Finding("data-empty", "warning", message, "fill it, or drop the row"), name
                 )
@@ -232,7 +236,7 @@ class _File:
         said = {self._column_of(one): condition for one, condition in self.spec.get("dropped", {}).items()}
         dropped = set(wrong) <= {"null", "absent"} and self.holds(said.get(name, False))
         wants = " or ".join(WORDS[kind] for kind in asked)
-        message = f"{_row(wrong[shape])}, column {name}: it is {WORDS[shape]}, and has to be {wants}"
+        message = f"{self._at(wrong[shape], name)}: it is {WORDS[shape]}, and has to be {wants}"
         hint = {
             "list": "write messages as records with role and content",
             "number": "write true and false" if "bool" in taken else "write it as text, in quotes",
@@ -252,7 +256,7 @@ class _File:
         if first is None or other is None:
             return
         row, name, shape = other
-        message = f"{_row(row)}, column {name}: it is {WORDS[shape]}, and {first[1]} is {WORDS[first[2]]}"
+        message = f"{self._at(row, name)}: it is {WORDS[shape]}, and {first[1]} is {WORDS[first[2]]}"
         hint = "write all of them as text, or all as messages"
         yield self._placed(Finding("data-mixed", "error", message, hint), name)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tuneport.errors import NotFound, TuneportError, Untrusted
+from tuneport.experiment.site import required_trust
 from tuneport.experiment.yamlread import read_text
 from tuneport.registry import store
 from tuneport.types import Finding, Json
@@ -18,7 +19,6 @@ NAME = "recipe.lock.json"
 def make(method_id: str, version: str) -> dict[str, Json]:
     """The lock of a method at a release, as the catalog has it now. `trust` is there where the site asks
     for a level."""
-    from tuneport.experiment.site import required_trust
     from tuneport.registry import catalog
 
     method = catalog.method(method_id, version)
@@ -180,6 +180,7 @@ def check(lock: Mapping[str, Json], place: Path, version: str = "") -> Iterator[
         message = f"the lock says framework {kind!r} for the method {name!r}"
         yield finding("lock-kind", message, "`tp recipe upgrade EXP` writes a fresh one", "framework.kind")
         return
+    required_trust()  # a site file that cannot be read is no fault of the lock
     try:
         fresh = make(name, locked)
     except Untrusted:

@@ -130,7 +130,11 @@ def _read(path: Path, folder: Path, include: str, chain: tuple[Path, ...], read:
 
 def _load(path: Path) -> dict[str, Any]:
     try:
-        document = yaml.load(path.read_text("utf-8", "replace"), _Loader)  # noqa: S506 - a safe one
+        loader = _Loader(path.read_text("utf-8", "replace"))
+        try:
+            document = loader.get_single_data()
+        finally:
+            loader.dispose()
     except (yaml.YAMLError, OSError, RecursionError, ValueError):
         return {}
     return document if isinstance(document, dict) else {}

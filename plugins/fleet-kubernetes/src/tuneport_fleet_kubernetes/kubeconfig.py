@@ -182,7 +182,7 @@ def _read(file: Path) -> dict[str, Any]:
     import yaml
 
     try:
-        document = yaml.load(file.read_text("utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+        document = yaml.safe_load(file.read_text("utf-8"))
     except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
         raise Invalid(
             f"{file} cannot be read: {' '.join(str(error).split())[:200]}", code="kubeconfig"
