@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,10 +16,12 @@ from .core_support import FLAGS, World, codes, forget, tp, tp_json
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     made = World(tmp_path, monkeypatch)
     made.own_manifests()
-    return made
+    yield made
+    monkeypatch.undo()
+    forget()  # what a site asks for is remembered by the process
 
 
 def signed(world: World) -> str:
@@ -158,6 +161,8 @@ def test_the_level_is_held(world: World, required: str, has: str, ok: bool) -> N
         world.validate()
     assert caught.value.exit_code == 5
     assert str(world.manifests) in caught.value.message and f"{required} is asked for" in caught.value.message
+    listed = tp("plugins", cwd=world.root)
+    assert listed.returncode == 0 and "manifests-untrusted" in listed.stderr
 
 
 def test_a_changed_file_stops_every_use_of_its_framework(world: World) -> None:

@@ -237,6 +237,26 @@ def test_nothing_is_written_without_a_yes_where_nobody_can_be_asked(world: World
     assert world.validate().ok
 
 
+@pytest.mark.parametrize(
+    "content", [b"batch: [\n", b"batch: 1\nbatch: 2\n", b"batch: 1 # \xe9\n", b"- batch\n"]
+)
+def test_a_file_that_cannot_be_read_is_not_left_behind(world: World, content: bytes) -> None:
+    path = world.experiment(config="batch: 16\n", version="2.0.0")
+    (path / "config.yaml").write_bytes(content)
+    before = (path / lock.NAME).read_bytes()
+    code, said = tp_json("recipe", "upgrade", "exp", "--framework-version", "2.2.0", "--yes", cwd=world.root)
+    assert (code, said["ok"]) == (3, False)
+    assert (path / lock.NAME).read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["new.sh", "", "\0", "config.yaml"])
+def test_a_note_of_somebody_else_is_not_followed(world: World, name: str) -> None:
+    path = world.experiment(config="batch: 16\n", version="2.0.0")
+    (path / two_files.NOTE).write_text(json.dumps({name: {"was": "", "text": "\ud800"}}))
+    with pytest.raises(Invalid, match="is no note of an upgrade"):
+        resume("exp")
+
+
 def test_what_is_left_is_said_by_the_exit_code(world: World) -> None:
     world.experiment(config="nothing: 16\n", version="2.0.0")
     done = tp("recipe", "upgrade", "exp", "--framework-version", "2.2.0", "--yes", cwd=world.root)

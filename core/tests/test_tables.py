@@ -227,3 +227,9 @@ def test_arrays(tmp_path: Path) -> None:
     assert found["shapes"] == {"images": {"list": 0}, "labels": {"text": 0}} and "rows" not in found
     (tmp_path / "c.npz").write_bytes(b"PK")
     assert tables.read(tmp_path / "c.npz") == {}
+
+
+def test_json_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    path.write_bytes(b"\xef\xbb\xbf" + b'[{"text": "a"}]')
+    assert tables.read(path)["rows"] == 1

@@ -262,7 +262,7 @@ def test_what_cannot_be_adopted_is_said_before_anything_is_read(
 def test_the_command_shows_the_sheet_and_writes_on_a_yes_alone(mill: World) -> None:
     command = ["upstream", "adopt", "mill", "1.1", "--into", str(mill.manifests)]
     done = tp(*command, "--review", str(mill.folder / "sheet.md"), cwd=mill.root)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 2, done.stderr
     assert "## Proved" in done.stdout and "## For a person to decide" in done.stdout
     assert (mill.folder / "sheet.md").read_text() == done.stdout
     assert not (mill.manifests / "mill/releases/1.1.yaml").exists() and "--yes" in done.stderr

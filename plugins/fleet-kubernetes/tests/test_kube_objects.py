@@ -184,6 +184,11 @@ def test_no_secret_is_in_an_object_and_none_is_uploaded() -> None:
         with pytest.raises(TuneportError) as caught:
             fleet.refuse(plan(shell("true"), source={name: "sha256:0"}))
         assert caught.value.code == "upload-secret"
+        with pytest.raises(TuneportError):
+            fleet.render(plan(shell("true"), source={name: "sha256:0"}), "a-1")
+    with pytest.raises(TuneportError) as caught:
+        fleet.render(plan(Command("trainer", ("x",), {"MY_API_KEY": "0123456789abcdef"})), "a-1")
+    assert caught.value.code == "request-secret" and "0123456789" not in caught.value.message
 
 
 def test_what_kubernetes_cannot_carry_or_the_fleet_does_not_take_is_refused(tmp_path: Path) -> None:

@@ -129,6 +129,10 @@ def test_secrets_and_what_is_too_large_are_not_uploaded(
         with pytest.raises(Invalid) as caught:
             fleet().refuse(plan(shell("true"), source={name: "sha256:0"}))
         assert caught.value.code == "upload-secret"
+    with pytest.raises(Invalid) as caught:
+        fleet().refuse(plan(shell("true", HF_TOKEN="hf_0123456789abcdef")))
+    assert caught.value.code == "request-secret" and "0123456789" not in caught.value.message
+    fleet().refuse(plan(shell("true", PAD_TOKEN="<pad>", MAX_TOKENS="1")))
     stage.refuse_secrets(dict.fromkeys(("train.py", "environment.py", "keys.json", "env"), ""))
     (tmp_path / "big").write_bytes(os.urandom(4096))
     monkeypatch.setattr(package, "MAX_BYTES", 1000)

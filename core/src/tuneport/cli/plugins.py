@@ -13,13 +13,20 @@ from tuneport.cli.output import data, json_option, print_json, table, talk
 @json_option
 def command(no_load: bool, refresh: bool, as_json: bool) -> None:
     """List installed plugins; one that is broken is a row that says why."""
+    from tuneport.errors import Untrusted
     from tuneport.experiment.findings import finding_to_json, findings_text
     from tuneport.registry import catalog, plugins, scan, sources
+    from tuneport.types import Finding
 
     if refresh:
         scan.entry_points("tuneport.manifests", refresh=True)
     rows = plugins.rows(check=not no_load)
-    broken = [finding for framework in catalog.frameworks() for finding in catalog.problems(framework)]
+    broken = []
+    for framework in catalog.frameworks():
+        try:
+            broken += catalog.problems(framework)
+        except Untrusted as error:  # the rows say what the site does not trust
+            broken.append(Finding(error.code, "error", error.message, error.hint))
     broken += catalog.vocabulary_problems()
     missing = sources.sources()[1]
     if as_json:

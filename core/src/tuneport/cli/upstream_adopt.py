@@ -45,6 +45,8 @@ def adopt(name: str, version: str, source: str, into: str, review: str, yes: boo
             talk(f"wrote {path}")
         if not written:
             talk("nothing was written; --yes writes without asking")
+    if not (written or as_json):
+        return 2
     return 0 if adoption.ok else 1
 
 

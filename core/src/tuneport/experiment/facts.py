@@ -135,6 +135,9 @@ def _unread(flag: str, name: str, path: Path, table: dict[str, Json]) -> list[Fi
         where = "row" if path.suffix == ".json" else "line"
         message = f"{flag} {name}, {where} {broken[0]}: {broken[1]}"
         return [Finding("data-broken", "warning", message, f"mend the {where}, or drop it", flag)]
+    if table.get("rows") == 0:
+        message = f"{flag} {name} has no rows"
+        return [Finding("data-empty", "warning", message, "look whether it is the right file", flag)]
     if (path.suffix in tables.KINDS or path.is_dir()) and not table:
         kind = "a saved dataset" if path.is_dir() else path.suffix.removeprefix(".")
         message = f"{flag} {name} cannot be read as {kind}"

@@ -13,7 +13,7 @@ from tuneport.types import Json
 ADVICE = "looks like a secret: set it where the job is submitted"
 _WORDS = ("KEY", "KEYS", "TOKEN", "SECRET", "SECRETS", "PASSWORD", "PASSWD", "CREDENTIAL", "CREDENTIALS")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*\Z")
-_SHORTEST = 16  # characters of a value that is looked for in other places: a shorter one is there by chance
+SHORTEST = 16  # characters of a value that is looked for in other places: a shorter one is there by chance
 
 
 def is_secret(name: str) -> bool:
@@ -24,7 +24,7 @@ def is_secret(name: str) -> bool:
 def secret_keys(config: Mapping[str, Json], env: Mapping[str, str]) -> dict[str, str]:
     """Key -> why it must not be written: it is named like a secret variable (what a framework hands on to
     its workers), or it holds the value of a variable that is a secret."""
-    values = {value: name for name, value in env.items() if is_secret(name) and len(value) >= _SHORTEST}
+    values = {value: name for name, value in env.items() if is_secret(name) and len(value) >= SHORTEST}
     return {key: why for key, value in config.items() if (why := _why(key.rpartition(".")[2], value, values))}
 
 

@@ -60,7 +60,7 @@ def read(path: Path) -> dict[str, Json]:
 def _json_document(path: Path) -> dict[str, Json]:
     """A list of records, as loaders of JSON take it; lines of JSON may be called .json as well."""
     with path.open("rb") as stream:
-        start = stream.read(_LINE).lstrip()[:1]
+        start = stream.read(_LINE).removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
     if start == b"{":
         facts = _json_lines(path)
         # A document over several lines looks like broken lines, and loaders differ in what they make of it.
@@ -69,7 +69,7 @@ def _json_document(path: Path) -> dict[str, Json]:
         return {} if start else {**of_records([], whole=True), "rows": 0}
     if path.stat().st_size > _DOCUMENT:
         return {"columns": []}
-    found = json.loads(path.read_bytes())
+    found = json.loads(path.read_text("utf-8-sig"))
     wrong = next((n for n, row in enumerate(found, 1) if not isinstance(row, dict)), 0)
     if wrong:
         return {"broken": (wrong, f"it holds a {type(found[wrong - 1]).__name__}, not a record")}

@@ -38,7 +38,7 @@ def _write(folder: Path, files: Mapping[str, str]) -> None:
 
     for name, text in files.items():
         write_atomic(folder / name, text)
-    (folder / NOTE).unlink()
+    (folder / NOTE).unlink(missing_ok=True)  # another process may have completed it
 
 
 def complete(folder: Path) -> bool:
@@ -55,12 +55,13 @@ def complete(folder: Path) -> bool:
         note = json.loads(read_text(path, _LIMIT))
         files = {str(name): str(item["text"]) for name, item in note.items()}
         before = {name: item["was"] for name, item in note.items()}
+        after = {name: _digest_of(text) for name, text in files.items()}
+        if not files.keys() <= {"config.yaml", "recipe.lock.json"}:
+            raise ValueError
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise Invalid(f"{path} is no note of an upgrade", code="upgrade-unfinished", hint=hint) from None
-    for name, text in files.items():
-        if "/" in name or name.startswith("."):
-            raise Invalid(f"{path} is no note of an upgrade", code="upgrade-unfinished", hint=hint)
-        if _digest(folder / name) not in (before[name], _digest_of(text)):
+    for name in files:
+        if _digest(folder / name) not in (before[name], after[name]):
             message = f"{folder / name} was edited after an upgrade of it was interrupted"
             raise Invalid(message, code="upgrade-unfinished", hint=hint)
     _write(folder, files)

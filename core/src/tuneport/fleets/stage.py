@@ -9,9 +9,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
 from tuneport.errors import Invalid, Untrusted
+from tuneport.experiment.secrets import SHORTEST, is_secret
 from tuneport.fleets import disk
 from tuneport.fleets.faults import fault
 from tuneport.fleets.layout import Folder
+from tuneport.types import LaunchPlan
 
 _SECRET = re.compile(
     r"\.env(\..*)?|\.netrc|\.?credentials?(\.\w+)?|id_(rsa|dsa|ecdsa|ed25519)|.*\.(pem|key|p12|pfx|kdbx)|\.git-credentials",
@@ -32,6 +34,26 @@ def refuse_secrets(names: Iterable[str]) -> None:
                 code="upload-secret",
                 hint="move it out of the experiment folder; the cluster's own environment can hold secrets",
             )
+
+
+def refuse_secret_values(plan: LaunchPlan, environment: Mapping[str, str], held: Iterable[str] = ()) -> None:
+    """For fleets whose requests others can read.
+
+    Args:
+        environment: what the fleet's declaration gives every job.
+        held: variables that the cluster itself gives, whatever these say.
+
+    Raises:
+        Invalid: a variable that is named like a secret has its value in the plan or the declaration.
+    """
+    for given in (environment, *(command.env for command in plan.commands)):
+        for name, value in given.items():
+            if name not in held and is_secret(name) and isinstance(value, str) and len(value) >= SHORTEST:
+                raise Invalid(
+                    f"{name} looks like a secret, and whoever can see the job could read it",
+                    code="request-secret",
+                    hint="take it out of `env` and `environment`; the cluster can hold it for its jobs",
+                )
 
 
 def keep_source(folder: Folder, origin: Path | None, digests: Mapping[str, str]) -> None:

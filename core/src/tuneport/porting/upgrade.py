@@ -11,6 +11,7 @@ from tuneport.compiler.compile import Compiled
 from tuneport.compiler.layers import flatten
 from tuneport.errors import Invalid
 from tuneport.experiment import create, lock, project, two_files
+from tuneport.experiment.findings import failed
 from tuneport.experiment.request import Flags
 from tuneport.experiment.yamlread import parse_yaml
 from tuneport.porting import moves, rewrite
@@ -86,17 +87,22 @@ def upgrade(name: str, version: str = "", method: str = "") -> Upgrade:
     """What moving an experiment to the installed catalog, and to another release, changes. Writes nothing.
 
     Raises:
-        Invalid: there is no usable lock and no method was named, or an upgrade of it was interrupted.
+        Invalid: there is no usable lock and no method was named, config.yaml is broken, or an upgrade of it
+            was interrupted.
     """
     written = project.read(name)
     stale = [one for one in written.findings if one.code == "upgrade-unfinished"]
     if stale:
         raise Invalid(stale[0].message, code="upgrade-unfinished", hint=stale[0].hint, findings=stale)
+    broken = list(written.config.findings)
+    if failed(broken):
+        message = f"{written.path / _CONFIG} cannot be read, so nobody knows which of its keys have moved"
+        raise Invalid(message, code=broken[0].code, hint="mend it first", findings=broken)
     fresh, version, changes = create.fresh_lock(written, version, method)
     locked = str((written.lock or {}).get("framework", {}).get("version", ""))
     text = _text(written)
     plan = Upgrade(name, written, version, fresh, changes, text, text, {}, ())
-    if written.config.findings or not written.config.data:
+    if not written.config.data:
         return plan
     return _rewritten(plan, locked)
 

@@ -13,6 +13,7 @@ from typing import NoReturn
 from tuneport.settings import setting
 
 SECONDS = 30.0
+_LONGEST = 1e9  # what the alarm clock takes; beyond it is for ever
 
 
 class TooLong(BaseException):
@@ -53,6 +54,7 @@ def _clock_is_free() -> bool:
 
 def _seconds() -> float:
     try:
-        return max(0.0, float(setting("PLUGIN_DEADLINE") or SECONDS))
+        seconds = max(0.0, float(setting("PLUGIN_DEADLINE") or SECONDS))
     except ValueError:
         return SECONDS
+    return seconds if seconds < _LONGEST else 0.0

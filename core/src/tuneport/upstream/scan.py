@@ -84,7 +84,8 @@ def scan(what: str | Path, framework: str = "", *, release: str = "", beside: Se
     known, at, version = str(what).partition("@")
     if at and re.fullmatch(r"[a-z][a-z0-9-]*", known) and not Path(what).exists():
         return _shipped(known, version)
-    python = recipe(_plain(what), framework)[1].get("python", "") if isinstance(what, str) else ""
+    named = isinstance(what, str) and not Path(what).exists()
+    python = recipe(_plain(str(what)), framework)[1].get("python", "") if named else ""
     artefact = obtain(what, python, release)
     name, number = artefact.metadata.name, artefact.metadata.version
     owner, spec = recipe(name, framework)

@@ -65,7 +65,7 @@ class KubernetesFleet:
             NotFound, Untrusted: what it refers to is missing, or was changed.
         """
         refuse_unusable(plan)
-        stage.refuse_secrets(plan.source)
+        self._refuse_secrets(plan)
         for path in plan.mounts:
             seen(self._settings, path, f"{path}, which the site's policy mounts,")
         try:
@@ -74,13 +74,20 @@ class KubernetesFleet:
             kind = "jobset"
         made(self._settings, plan, "refuse-1", kind)
 
+    def _refuse_secrets(self, plan: LaunchPlan) -> None:
+        stage.refuse_secrets(plan.source)
+        given, held = self._settings.get("environment", {}), self._settings.get("secrets", {})
+        stage.refuse_secret_values(plan, given, held)
+
     def render(self, plan: LaunchPlan, key: str) -> Mapping[str, Any]:
         """`objects` in the order in which they are created. The experiment's files are put into the first
         when it is shown or sent, under the keys that `files` has for them.
 
         Raises:
             NotStarted: the cluster has to say which kinds of workload it has, and cannot be asked.
+            Invalid: a secret would be in it.
         """
+        self._refuse_secrets(plan)
         return made(self._settings, plan, key, self._kind(plan))
 
     def show(self, request: Mapping[str, Any]) -> str:

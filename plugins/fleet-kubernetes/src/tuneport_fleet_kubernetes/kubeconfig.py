@@ -52,6 +52,8 @@ class Access:
             except (OSError, ValueError) as error:
                 raise _denied(f"the token file {file} cannot be read: {error}") from error
         if token:
+            if not str(token).isprintable() or not str(token).isascii():
+                raise _denied(f"the token of {self.source} is no token: it has characters that none can have")
             return {"Authorization": f"Bearer {token}"}
         if "username" in self.user:
             pair = f"{self.user['username']}:{self.user.get('password', '')}".encode()

@@ -74,7 +74,6 @@ class RayFleet:
             Unavailable: it needs an image. NotFound, Untrusted: what it refers to is missing, or was changed.
         """
         refuse_unusable(plan)
-        stage.refuse_secrets(plan.source)
         if plan.runtime.image:
             raise Unavailable(
                 f"jobs run in the cluster's own environment, not in the image {plan.runtime.image}",
@@ -84,7 +83,13 @@ class RayFleet:
         self.render(plan, "refuse-1")
 
     def render(self, plan: LaunchPlan, key: str) -> Mapping[str, Any]:
-        """`job` is what is posted; `package` what is uploaded before it, unless the cluster has it."""
+        """`job` is what is posted; `package` what is uploaded before it, unless the cluster has it.
+
+        Raises:
+            Invalid: a secret would be in it.
+        """
+        stage.refuse_secrets(plan.source)
+        stage.refuse_secret_values(plan, self._settings.get("environment", {}))
         job, attempt = split_key(key)
         commands = resolve_all(plan.commands, at_submit(Folder.of(key), job, attempt, "", _LATE))
         refuse_late(commands)

@@ -68,7 +68,12 @@ class SlurmFleet:
             self._engine.run("sbatch", "--version")
 
     def render(self, plan: LaunchPlan, key: str) -> Mapping[str, Any]:
-        """`script`, the batch script; `files`, what is written into the work folder first."""
+        """`script`, the batch script; `files`, what is written into the work folder first.
+
+        Raises:
+            Invalid: a secret would be in the script.
+        """
+        stage.refuse_secret_values(plan, self._settings.get("environment", {}))
         folder = self._folder(key)
         job, attempt = split_key(key)
         runtime = choose(plan, self._settings, [folder.path.parent, *_stores()])
