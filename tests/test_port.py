@@ -286,6 +286,20 @@ def test_a_term_that_stays_behind_is_a_warning(project: api.Project) -> None:
     assert "port-lost" not in {one.code for one in plain.findings}
 
 
+def test_what_only_the_other_side_has_is_told_to_do_nothing(project: api.Project) -> None:
+    project.new("a", "trl/grpo")
+    assert "kl_coef" not in canonical.values(context("a"))
+    made = ported("a", "openrlhf/grpo", "b")
+    assert (made.after["kl_coef"], made.after["min_lr_ratio"]) == (0, 0)
+
+
+def test_a_whole_number_is_written_as_one(project: api.Project) -> None:
+    project.new("a", "trl/grpo")
+    made = ported("a", "verl/grpo", "b")
+    assert repr(made.after["epochs"]) == "3"
+    assert "key-type" not in {one.code for one in made.findings}
+
+
 def test_what_measures_and_what_trains_have_nothing_to_carry(project: api.Project) -> None:
     project.new("a", "verl/grpo")
     project.new("e", "evalkit/benchmark")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from click.shell_completion import CompletionItem
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -19,6 +21,8 @@ def experiment_names(_ctx: click.Context, _param: click.Parameter, incomplete: s
         found = project.find_project()
     except Exception:  # a completion must never print an error into the user's prompt
         return []
+    from click.shell_completion import CompletionItem
+
     return [CompletionItem(n) for n in (project.names(found) if found else []) if n.startswith(incomplete)]
 
 
@@ -30,6 +34,8 @@ def method_ids(_ctx: click.Context, _param: click.Parameter, incomplete: str) ->
         rows = catalog.methods(framework)
     except Exception:  # as above
         return []
+    from click.shell_completion import CompletionItem
+
     return [CompletionItem(name, help=title) for name, title, _ in rows if name.startswith(incomplete)]
 
 
@@ -45,6 +51,8 @@ def parameter_names(ctx: click.Context, _param: click.Parameter, incomplete: str
         method = catalog.method(written.lock["recipe"]["name"], written.lock["framework"]["version"])
     except Exception:  # as above
         return []
+    from click.shell_completion import CompletionItem
+
     return [CompletionItem(f"{name}=") for name in method.params if name.startswith(incomplete)]
 
 

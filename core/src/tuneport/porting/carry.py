@@ -52,6 +52,7 @@ def carried(
             del params[row.name]
             rows[at] = replace(row, how="off")
     params |= dict(_switches(said, target, before))
+    params |= dict(_neutral(said, params, target, before))
     params |= _fitting(params, target, before, devices)
     twice = set(_said_twice(params, target))
     rows = [replace(row, how="idle", why=SAID) if row.name in twice else row for row in rows]
@@ -72,7 +73,7 @@ def _row(name: str, said: Mapping[str, Said], source: Method, target: Method) ->
     if name in own_words() and source.framework != target.framework:
         return Row(name, value, "own words", f"{target.framework} has words of its own: set it by hand")
     problems = []
-    for form in _forms(value):
+    for form in _forms(value, target.params[name].schema):
         problem = next(iter(values.check({name: form}, target, "params")), None)
         if problem is None:
             return Row(name, form, "kept")
@@ -80,8 +81,11 @@ def _row(name: str, said: Mapping[str, Said], source: Method, target: Method) ->
     return Row(name, value, "out of range", problems[0])
 
 
-def _forms(value: Json) -> Iterator[Json]:
-    """A value as it is, and one of several as the other writes it: alone, or in a list."""
+def _forms(value: Json, schema: Mapping[str, Json]) -> Iterator[Json]:
+    """A value as it is, and one of several as the other writes it: alone, or in a list. A whole number is
+    written as one where the other counts."""
+    if isinstance(value, float) and value.is_integer() and schema.get("type") == "integer":
+        yield int(value)
     yield value
     if isinstance(value, str):
         yield [value]
@@ -125,6 +129,29 @@ def _switches(
             on = one.value != word["neutral"]
             if on or (switch in before and before[switch].value is True):
                 yield switch, on
+
+
+def _neutral(
+    said: Mapping[str, Said], params: Mapping[str, Json], target: Method, before: Mapping[str, Said]
+) -> Iterator[tuple[str, Json]]:
+    """What only the target has, where its default would change what is learned: it is told to do nothing."""
+    now = {**before, **_as_said(params)}
+    for name in target.params:
+        word = catalog.vocabulary()[name]
+        if name in said or name in params or name not in before or not word.get("result"):
+            continue
+        if (
+            "neutral" not in word
+            or _is_off(name, now)
+            or _is_spoken_for(name, {**params, name: None}, target)
+        ):
+            continue
+        if not any(values.check({name: word["neutral"]}, target, "params")):
+            yield name, word["neutral"]
+
+
+def _as_said(params: Mapping[str, Json]) -> dict[str, Said]:
+    return {name: Said(value, asked=True) for name, value in params.items()}
 
 
 def _fitting(

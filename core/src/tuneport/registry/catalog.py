@@ -316,8 +316,12 @@ def method(method_id: str, version: str = "") -> Method:
         or stem.startswith("_")
     ):
         raise _unknown(method_id)
-    version = version or default_release(framework)
-    spec = resolved(framework, stem, version)
+    return _method(framework, stem, version or default_release(framework))
+
+
+@cache
+def _method(framework: str, stem: str, version: str) -> Method:
+    method_id, spec = f"{framework}/{stem}", resolved(framework, stem, version)
     if "launch" not in spec:
         message = f"the manifest of {method_id} says nothing about how to launch it"
         raise Invalid(message, code="manifest-launch", hint="write `launch:`, or extend a mixin that has it")
