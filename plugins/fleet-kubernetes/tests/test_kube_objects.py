@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tuneport.compiler.ray_cluster import SCRIPT
 from tuneport.errors import TuneportError
+from tuneport.experiment.fleets import Place, wrong_settings
 from tuneport.types import Command, FileSpec, LaunchPlan, Pool, Ref, RuntimeNeed
 from tuneport_fleet_kubernetes import package
 from tuneport_fleet_kubernetes.fleet import KubernetesFleet
@@ -170,9 +171,33 @@ def test_times_are_read_as_they_are_written() -> None:
     for text, wanted in (("12h", 43200), ("90m", 5400), ("30s", 30), ("2d", 172800), ("1-02:03:04", 93784)):
         assert seconds({"limits": {"time": text}}) == wanted
     assert seconds({}) is None
-    for text in ("12", "12:00", "1:99:00", "h", "-1h", "1h30m"):
+    for text in ("12", "12:00", "1:99:00", "h", "-1h", "1h30m", "0h", "0:00:00", "999999999999h"):
         with pytest.raises(TuneportError):
             seconds({"limits": {"time": text}})
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"namespace": "Bad Name!"},
+        {"queue": "team a"},
+        {"labels": {"team": "a b"}},
+        {"labels": {"a b": "c"}},
+        {"labels": {"team": "x" * 64}},
+        {"annotations": {"a b/": "c"}},
+        {"user": 2**40},
+        {"keep": 2**40},
+        {"secrets": {"TUNEPORT_OUTPUT_DIR": "a/b"}},
+    ],
+)
+def test_what_the_api_would_refuse_is_no_setting(settings: dict[str, Any]) -> None:
+    (finding,) = wrong_settings(Place("k", "kubernetes", settings))
+    assert finding.code == "fleet-setting" and next(iter(settings)) in finding.key
+
+
+def test_what_the_api_takes_is_a_setting() -> None:
+    fine = {"namespace": "team-a", "queue": "q.one", "labels": {"acme.org/team": "", "b": "A.1_x"}}
+    assert not wrong_settings(Place("k", "kubernetes", {**fine, "annotations": {"acme.org/why": "a b c"}}))
 
 
 def test_no_secret_is_in_an_object_and_none_is_uploaded() -> None:

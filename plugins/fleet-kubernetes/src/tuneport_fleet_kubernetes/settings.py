@@ -11,7 +11,16 @@ from tuneport.types import Json
 
 _TEXT = {"type": "string", "minLength": 1}
 _NAME = {"type": "string", "pattern": r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$"}
-_LABELS = {"type": "object", "additionalProperties": {"type": "string"}}
+_KEY = r"^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$"
+_LABELS = {
+    "type": "object",
+    "propertyNames": {"pattern": _KEY},
+    "additionalProperties": {
+        "type": "string",
+        "pattern": "^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$",
+    },
+}
+"""As k8s.io/apimachinery/pkg/util/validation has them: IsQualifiedName, IsValidLabelValue."""
 _MOUNT = {
     "type": "object",
     "properties": {
@@ -25,8 +34,8 @@ _MOUNT = {
 }
 SETTINGS: dict[str, Any] = {
     "context": None,
-    "namespace": None,
-    "queue": None,
+    "namespace": {"type": "string", "pattern": "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"},
+    "queue": _NAME,
     "images": None,
     "storage": None,
     "environment": None,
@@ -37,13 +46,13 @@ SETTINGS: dict[str, Any] = {
     "mounts": {"type": "object", "propertyNames": {"pattern": "^/"}, "additionalProperties": _MOUNT},
     "secrets": {
         "type": "object",
-        "propertyNames": {"pattern": "^[A-Za-z_][A-Za-z0-9_]*$"},
+        "propertyNames": {"pattern": "^[A-Za-z_][A-Za-z0-9_]*$", "not": {"pattern": "^TUNEPORT_"}},
         "additionalProperties": {"type": "string", "pattern": r"^[a-z0-9][a-z0-9.-]*/[-._A-Za-z0-9]+$"},
     },
     "pull_secrets": {"type": "array", "items": _NAME},
     "service_account": _NAME,
     "priority_class": _NAME,
-    "user": {"type": "integer", "minimum": 0},
+    "user": {"type": "integer", "minimum": 0, "maximum": 2**31 - 1},
     "gpu_resource": {"type": "string", "pattern": r"^[a-z0-9.-]+/[A-Za-z0-9._-]+$"},
     "cpus_per_gpu": {"type": "integer", "minimum": 1},
     "memory_per_gpu": {"type": "string", "pattern": r"^[0-9]+(Mi|Gi|Ti)$"},
@@ -55,8 +64,12 @@ SETTINGS: dict[str, Any] = {
         "additionalProperties": False,
     },
     "labels": _LABELS,
-    "annotations": _LABELS,
-    "keep": {"type": "integer", "minimum": 0},
+    "annotations": {
+        "type": "object",
+        "propertyNames": {"pattern": _KEY},
+        "additionalProperties": {"type": "string"},
+    },
+    "keep": {"type": "integer", "minimum": 0, "maximum": 2**31 - 1},
     "timeout": {"type": "integer", "minimum": 1},
 }
 """Beside these every kind takes `nodes` and `gpus_per_node`."""
@@ -66,6 +79,7 @@ KEEP = 7 * 24 * 3600
 USER = 1000
 _CLOCK = re.compile(r"(?:(\d+)-)?(\d+):([0-5]\d):([0-5]\d)\Z")
 _UNITS = re.compile(r"(\d+)([smhd])\Z")
+_LONGEST = 10 * 366 * 24 * 3600
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -78,11 +92,14 @@ def seconds(settings: Mapping[str, Json]) -> int | None:
     text = settings.get("limits", {}).get("time")
     if text is None:
         return None
+    found = 0
     if clock := _CLOCK.match(text):
         days, hours, minutes, rest = (int(part or 0) for part in clock.groups())
-        return ((days * 24 + hours) * 60 + minutes) * 60 + rest
-    if unit := _UNITS.match(text):
-        return int(unit[1]) * _SECONDS[unit[2]]
+        found = ((days * 24 + hours) * 60 + minutes) * 60 + rest
+    elif unit := _UNITS.match(text):
+        found = int(unit[1]) * _SECONDS[unit[2]]
+    if 0 < found < _LONGEST:
+        return found
     raise Invalid(
         f"fleet setting limits.time is {text!r}, which is no time",
         code="fleet-setting",
