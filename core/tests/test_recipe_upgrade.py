@@ -224,6 +224,7 @@ def test_an_older_release_gets_the_older_names_back(world: World) -> None:
 
 def test_nothing_is_written_without_a_yes_where_nobody_can_be_asked(world: World) -> None:
     path = world.experiment(config="batch: 16\n", version="2.0.0")
+    (path / "config.yaml").chmod(0o600)
     before = {name: (path / name).read_bytes() for name in os.listdir(path)}
     asked = tp("recipe", "upgrade", "exp", "--framework-version", "2.2.0", cwd=world.root)
     assert asked.returncode == 2
@@ -234,6 +235,7 @@ def test_nothing_is_written_without_a_yes_where_nobody_can_be_asked(world: World
     code, said = tp_json("recipe", "upgrade", "exp", "--framework-version", "2.2.0", "--yes", cwd=world.root)
     assert (code, said["ok"], said["written"], said["left"]) == (0, True, True, [])
     assert (path / "config.yaml").read_text() == "train.batch: 16\n"
+    assert (path / "config.yaml").stat().st_mode & 0o777 == 0o600
     assert world.validate().ok
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
 import shutil
@@ -131,6 +132,8 @@ def write_atomic(path: Path, text: str, *, replace: bool = True) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         if replace:
+            with contextlib.suppress(FileNotFoundError):  # who may read it stays as it was
+                partial.chmod(path.stat().st_mode & 0o777)
             partial.replace(path)
         else:
             os.link(partial, path)
