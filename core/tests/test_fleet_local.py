@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from tuneport.errors import Invalid, NotFound, Unavailable, Untrusted
-from tuneport.fleets import role
+from tuneport.fleets import procs, role
 from tuneport.fleets.layout import Folder
 from tuneport.fleets.local import LocalFleet
 from tuneport.types import FileSpec, LaunchPlan, Pool, Ref, RuntimeNeed
@@ -534,6 +534,24 @@ def test_a_suspended_supervisor_and_job_can_be_stopped() -> None:
         os.kill(pid, signal.SIGSTOP)
     assert jobs.stop(job.id).state == "STOPPED"
     assert marked(f"TUNEPORT_JOB_KEY={job.last.key}") == []
+
+
+def test_a_command_that_is_still_a_copy_of_its_supervisor_is_the_jobs(tmp_path: Path) -> None:
+    """Between fork and exec it has the supervisor's environment; suspended there, it would never be ended."""
+    copy = subprocess.Popen(
+        ["sleep", "600"], env={procs.SUPERVISOR_MARK: "job-1", procs.MARK: "job-1"}, start_new_session=True
+    )
+    try:
+        os.kill(copy.pid, signal.SIGSTOP)
+        stat = procs.read_stat(copy.pid)
+        assert stat is not None
+        root = procs.Ident(copy.pid, stat.start, procs.boot_id(), procs.host_name())
+        until(lambda: procs.SUPERVISOR_MARK.encode() in Path(f"/proc/{copy.pid}/environ").read_bytes())
+        assert procs.members("job-1", tmp_path, []) == [], "a supervisor is not its job's"
+        assert procs.members("job-1", tmp_path, [root]) == [copy.pid]
+    finally:
+        copy.kill()
+        copy.wait()
 
 
 def test_a_supervisor_that_is_told_to_end_while_it_waits_loses_nothing() -> None:

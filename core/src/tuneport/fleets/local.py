@@ -126,7 +126,9 @@ class LocalFleet:
             if supervisor is not None and alive(supervisor):
                 if asked != supervisor:
                     send(supervisor.pid, signal.SIGTERM)
-                    send(supervisor.pid, signal.SIGCONT)  # it may have been suspended
+                    for ident in (supervisor, *folder.roots()):  # they may have been suspended
+                        if alive(ident):
+                            send(ident.pid, signal.SIGCONT)
                     asked = supervisor
                 if time.monotonic() > patience:
                     send(supervisor.pid, signal.SIGKILL)

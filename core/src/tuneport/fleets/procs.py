@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -132,7 +132,8 @@ def members(key: str, logs: Path, roots: Iterable[Ident]) -> list[int]:
     group with one of `roots`, or write their output to the folder `logs`, and all their descendants.
 
     A process may clear its environment, overwrite it with a title, or leave its session: no single sign
-    is enough. The caller and supervisors are left out.
+    is enough. The caller and supervisors are left out; a root that has not become its command yet looks like
+    the supervisor that it was forked from, and is the job's all the same.
     """
     stats = everyone()
     by_pid = {stat.pid: stat for stat in stats}
@@ -141,12 +142,11 @@ def members(key: str, logs: Path, roots: Iterable[Ident]) -> list[int]:
     found = {
         stat.pid
         for stat in stats
-        if stat.session in sessions
-        or stat.group in sessions
+        if sessions & {stat.pid, stat.session, stat.group}
         or mark in _environ(stat.pid)
         or any(link.startswith(prefix) for link in _outputs(stat.pid))
     }
-    return sorted(_family(found, stats))
+    return sorted(_family(found, stats, sessions & by_pid.keys()))
 
 
 def descendants(ancestor: int) -> list[int]:
@@ -161,7 +161,7 @@ def _keeps(root: Ident, stat: Stat | None) -> bool:
     return root.boot == boot_id() and (stat is None or stat.start == root.start)
 
 
-def _family(found: set[int], stats: list[Stat]) -> set[int]:
+def _family(found: set[int], stats: list[Stat], roots: Collection[int] = ()) -> set[int]:
     children: dict[int, list[int]] = {}
     for stat in stats:
         children.setdefault(stat.parent, []).append(stat.pid)
@@ -169,7 +169,7 @@ def _family(found: set[int], stats: list[Stat]) -> set[int]:
     queue = list(found)
     while queue:
         pid = queue.pop()
-        if pid in family or (pid != os.getpid() and _supervises(pid)):
+        if pid in family or (pid != os.getpid() and pid not in roots and _supervises(pid)):
             continue
         family.add(pid)
         queue.extend(children.get(pid, ()))
