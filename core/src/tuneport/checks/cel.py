@@ -67,8 +67,10 @@ class Rules:
         Raises:
             Undecided: an input is absent, has an unexpected type, or the work is out of bounds.
         """
-        said = simple.decided(self._plan.comparisons.get(source), self._given) if self._plan else None
-        return self._evaluated(source) if said is None else said
+        said = simple.value(self._plan.trees.get(source), self._given) if self._plan else simple.OPEN
+        if isinstance(said, simple.Missing):
+            raise Undecided(repr(said.name))
+        return said if isinstance(said, bool) else self._evaluated(source)
 
     def _evaluated(self, source: str) -> bool:
         context, longest = self._context

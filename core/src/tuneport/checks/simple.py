@@ -1,48 +1,75 @@
-"""Expressions that are plain comparisons joined by `&&`, decided without the engine.
+"""Expressions that need no more than comparisons, arithmetic and a few functions, decided without the engine.
 
-Most rules say nothing because one such comparison fails, and compiling an expression takes longer than all
-else that is done with it. What is not plain, or whose value is not of the kind that it is compared with, is
-left to the engine; a test holds every decision to the engine's.
+Loading the engine and compiling what a method's rules ask takes longer than all else that is done with
+them. What is not known here, and what the engine would refuse, is left to the engine; tests hold every
+decision to it.
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from operator import eq, ge, gt, le, lt, ne
+from collections.abc import Callable, Mapping, Sequence
+from operator import add, ge, gt, le, lt, mul, sub
 from typing import Any, NamedTuple
 
 from tuneport.registry import store
 from tuneport.types import Json
 
+Node = Sequence[Json]
+Variables = Mapping[str, Json]
+Paths = Sequence[tuple[str, ...]]
+
 _EXACT = 2**53
 """Beyond it a double does not hold every whole number."""
-_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
-    "==": eq,
-    "!=": ne,
-    "<": lt,
-    "<=": le,
-    ">": gt,
-    ">=": ge,
+_LIMIT = 2**63
+"""Beyond it the engine's whole numbers overflow."""
+_MOST = 1_000
+"""Longer lists are the engine's, which is faster and bounds its work."""
+_TYPES = {
+    type(None): "null_type",
+    bool: "bool",
+    int: "int",
+    float: "double",
+    str: "string",
+    list: "list",
+    dict: "map",
 }
 
 
-Paths = Sequence[tuple[str, ...]]
+class Missing(NamedTuple):
+    """What comes of an expression that needs an entry that is not there.
+
+    Attributes:
+        name: the first part of the path that is missing.
+    """
+
+    name: str
+
+
+class _Type(NamedTuple):
+    name: str
+
+
+class _Open:
+    pass
+
+
+OPEN = _Open()
+"""What comes of an expression that only the engine can decide."""
 
 
 class Plan(NamedTuple):
-    """What need be found out once about some expressions: the comparisons of each (None for one that is not
-    plain), and the paths of `cfg` that each names, None where it takes it as a whole."""
+    """What need be found out once about some expressions: the tree of each (None for one that only the engine
+    can read), and the paths of `cfg` that each names, None where it takes it as a whole."""
 
-    comparisons: Mapping[str, Sequence[Json] | None]
+    trees: Mapping[str, Node | None]
     paths: Mapping[str, Paths | None]
 
-    def open_paths(self, variables: Mapping[str, Json]) -> Paths | None:
+    def open_paths(self, variables: Variables) -> Paths | None:
         """The paths of what is left to the engine, longer ones before what holds them; None for all."""
         found: set[tuple[str, ...]] = set()
         for source, paths in self.paths.items():
-            if decided(self.comparisons[source], variables) is None:
+            if value(self.trees[source], variables) is OPEN:
                 if paths is None:
                     return None
                 found.update(map(tuple, paths))
@@ -53,110 +80,238 @@ def planned(sources: tuple[str, ...], paths: Callable[[tuple[str]], Paths | None
     """The plan of some expressions, kept until one of them changes.
 
     Args:
+        sources: expressions within the bounds of `checks.cel`.
         paths: finds the paths of one expression.
     """
     key = hashlib.sha256("\0".join(sources).encode("utf-8", "replace")).hexdigest()
     place = f"expressions-{key[:8]}"
     kept = store.load(place, key)
     if kept is None:
-        kept = [[split(source), paths((source,))] for source in sources]
+        from tuneport.checks.simple_syntax import read
+
+        kept = [[read(source), paths((source,))] for source in sources]
         store.save(place, key, kept)
-    comparisons = {source: found[0] for source, found in zip(sources, kept, strict=True)}
-    return Plan(comparisons, {source: found[1] for source, found in zip(sources, kept, strict=True)})
+    trees = {source: found[0] for source, found in zip(sources, kept, strict=True)}
+    return Plan(trees, {source: found[1] for source, found in zip(sources, kept, strict=True)})
 
 
-def split(source: str) -> list[Json] | None:
-    """The comparisons of an expression, each `[negated, path, operator, literal]`, or None for a part that is
-    not plain; None as a whole where no part is."""
-    compared = _comparison()
-    parts: list[Json] = []
-    for part in _conjuncts(source):
-        match = compared.match(part)
-        parts.append(_read(match) if match else None)
-    return parts if any(parts) else None
+def value(tree: Node | None, variables: Variables) -> Any:
+    """What an expression comes to: a value, `Missing`, or `OPEN`."""
+    return _KINDS[tree[0]](tree, variables) if tree else OPEN
 
 
-def _conjuncts(source: str) -> Iterator[str]:
-    """The operands of `&&` at the top of an expression; it as a whole where something binds less."""
-    depth, start, quote, found = 0, 0, "", []
-    for at, sign in enumerate(source):
-        if quote:
-            quote = "" if sign == quote else quote
-        elif sign in "'\"":
-            quote = sign
-        elif sign in "([{":
-            depth += 1
-        elif sign in ")]}":
-            depth -= 1
-        elif depth == 0 and (sign == "?" or source.startswith("||", at)):
-            yield source
-            return
-        elif depth == 0 and source.startswith("&&", at):
-            found.append(source[start:at])
-            start = at + 2
-    yield from (*found, source[start:])
+def _open(_node: Node, _variables: Variables) -> Any:
+    return OPEN
 
 
-def _comparison() -> re.Pattern[str]:
-    literal = r"""null|true|false|-?[0-9]+(?:\.[0-9]+)?|'[^'"\\]*'|"[^'"\\]*\""""
-    texts = r"""\[\s*((?:'[^'\\]*'|"[^"\\]*")(?:\s*,\s*(?:'[^'\\]*'|"[^"\\]*"))*)\s*\]"""
-    path = r"(cfg|request|topology)((?:\.[A-Za-z_][A-Za-z0-9_]*)+)"
-    return re.compile(rf"\s*(!?){path}(?:\s*(==|!=|<=|>=|<|>)\s*({literal})|\s+in\s+{texts})?\s*\Z")
+def _is(node: Node, _variables: Variables) -> Any:
+    return node[1]
 
 
-def _read(match: re.Match[str]) -> Json:
-    negated, root, rest, sign, literal, texts = match.groups()
-    path = [root, *rest[1:].split(".")]
-    if texts:
-        return [bool(negated), path, "in", re.findall(r"['\"]([^'\"]*)['\"]", texts)]
-    if not sign:
-        return [bool(negated), path, "", True]
-    if negated:
-        return None  # it negates the path, which is then compared
-    words = {"null": None, "true": True, "false": False}
-    if literal in words:
-        value: Json = words[literal]
-    elif literal[0] in "'\"":
-        value = literal[1:-1]
-    else:
-        value = float(literal) if "." in literal else int(literal)
-    return [False, path, sign, value]
+def _typename(node: Node, _variables: Variables) -> Any:
+    return _Type(node[1])
 
 
-def decided(comparisons: Sequence[Json] | None, variables: Mapping[str, Json]) -> bool | None:
-    """What an expression comes to; None where only the engine can tell."""
-    if comparisons is None:
-        return None
-    sure = True
-    for comparison in comparisons:
-        said = _holds(variables, *comparison) if comparison else None
-        if said is False:
-            return False
-        sure = sure and bool(said)
-    return True if sure else None
-
-
-def _holds(
-    variables: Mapping[str, Json], negated: bool, path: Sequence[str], sign: str, literal: Json
-) -> bool | None:
-    here: Json = variables
-    for part in path:
-        if not isinstance(here, dict) or part not in here:
-            return None
+def _path(node: Node, variables: Variables) -> Any:
+    here = variables.get(node[1], OPEN)
+    for part in node[2:]:
+        if type(here) is not dict:
+            return OPEN
+        if part not in here:
+            return Missing(part)
         here = here[part]
-    if sign == "":
-        return here is not negated if isinstance(here, bool) else None
-    if sign == "in":
-        return (here in literal) is not negated if type(here) is str and not negated else None
-    if sign in ("==", "!=") and (here is None or literal is None):
-        return (here is literal) is (sign == "==") if here is None or _is_plain(here) else None
-    kinds = {type(here), type(literal)}
-    if kinds == {str} or kinds == {bool}:
-        return _OPERATORS[sign](here, literal) if sign in ("==", "!=") else None
-    if kinds <= {int, float} and abs(here) < _EXACT:
-        return _OPERATORS[sign](here, literal)
-    return None
+    return here
 
 
-def _is_plain(value: Json) -> bool:
-    return type(value) in (str, bool, int, float, list, dict)
+def _has(node: Node, variables: Variables) -> Any:
+    here = _path(node[:-1], variables)
+    return node[-1] in here if type(here) is dict else here if type(here) is Missing else OPEN
+
+
+def _and(node: Node, variables: Variables) -> Any:
+    return _joined(node, variables, False)
+
+
+def _or(node: Node, variables: Variables) -> Any:
+    return _joined(node, variables, True)
+
+
+def _joined(node: Node, variables: Variables, settles: bool) -> Any:
+    """One operand that settles the whole does so even where another cannot be told."""
+    said: Any = not settles
+    for operand in node[1:]:
+        found = _KINDS[operand[0]](operand, variables)
+        if found is settles:
+            return settles
+        if type(found) is not bool and said is not OPEN:
+            said = found if type(found) is Missing else OPEN
+    return said
+
+
+def _not(node: Node, variables: Variables) -> Any:
+    found = value(node[1], variables)
+    return not found if type(found) is bool else found if type(found) is Missing else OPEN
+
+
+def _choice(node: Node, variables: Variables) -> Any:
+    found = value(node[1], variables)
+    if type(found) is bool:
+        return value(node[2] if found else node[3], variables)
+    return found if type(found) is Missing else OPEN
+
+
+def _list(node: Node, variables: Variables) -> Any:
+    found = [value(item, variables) for item in node[1:]]
+    return _unknown(*found) or found
+
+
+def _all(node: Node, variables: Variables) -> Any:
+    return _each(node, variables, False)
+
+
+def _exists(node: Node, variables: Variables) -> Any:
+    return _each(node, variables, True)
+
+
+def _each(node: Node, variables: Variables, settles: bool) -> Any:
+    items = value(node[1], variables)
+    if type(items) is not list or len(items) > _MOST:
+        return items if type(items) is Missing else OPEN
+    inner = dict(variables)
+    for item in items:
+        inner[node[2]] = item
+        found = value(node[3], inner)
+        if type(found) is not bool:
+            return OPEN
+        if found is settles:
+            return settles
+    return not settles
+
+
+def _strict(work: Callable[..., Any]) -> Callable[[Node, Variables], Any]:
+    """A function of values, all of which must be known."""
+
+    def evaluate(node: Node, variables: Variables) -> Any:
+        given = [_KINDS[operand[0]](operand, variables) for operand in node[1:]]
+        return _unknown(*given) or work(*given)
+
+    return evaluate
+
+
+def _unknown(*given: Any) -> Missing | _Open | None:
+    """What is certain to end an evaluation before what may."""
+    kinds = [type(one) for one in given]
+    if Missing in kinds:
+        return given[kinds.index(Missing)]  # type: ignore[no-any-return]
+    return OPEN if _Open in kinds else None
+
+
+def _equal(left: Json, right: Json) -> Any:
+    kinds = {type(left), type(right)}
+    if kinds <= {int, float}:
+        return left == right if abs(left) < _EXACT and abs(right) < _EXACT else OPEN
+    if len(kinds) == 1:
+        return left == right if kinds <= {str, bool, type(None), _Type} else OPEN
+    return False if kinds <= _TYPES.keys() or type(None) in kinds else OPEN
+
+
+def _unequal(left: Json, right: Json) -> Any:
+    said = _equal(left, right)
+    return said if said is OPEN else not said
+
+
+def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Json, Json], Any]:
+    def work(left: Json, right: Json) -> Any:
+        plain = {type(left), type(right)} <= {int, float} and abs(left) < _EXACT and abs(right) < _EXACT
+        return compare(left, right) if plain else OPEN
+
+    return work
+
+
+def _in(item: Json, items: Json) -> Any:
+    if type(items) is not list or len(items) > _MOST:
+        return OPEN
+    found = [_equal(item, one) for one in items]
+    return OPEN if OPEN in found else True in found
+
+
+def _computed(work: Callable[[Any, Any], Any]) -> Callable[[Json, Json], Any]:
+    def compute(left: Json, right: Json) -> Any:
+        if {type(left), type(right)} == {int}:
+            result = work(left, right)
+            return result if max(abs(left), abs(right), abs(result)) < _LIMIT else OPEN
+        return work(left, right) if {type(left), type(right)} == {float} else OPEN
+
+    return compute
+
+
+def _quotient(left: Json, right: Json) -> Any:
+    return left // right if _counts(left, right) else OPEN
+
+
+def _remainder(left: Json, right: Json) -> Any:
+    return left % right if _counts(left, right) else OPEN
+
+
+def _counts(left: Json, right: Json) -> bool:
+    """Whether Python and CEL divide the two alike: they round unlike below zero."""
+    return type(left) is type(right) is int and 0 <= left < _LIMIT and 0 < right < _LIMIT
+
+
+def _size(held: Json) -> Any:
+    return len(held) if type(held) in (str, list, dict) else OPEN
+
+
+def _type(given: Json) -> Any:
+    kind = type(given)
+    return _Type(_TYPES[kind]) if kind in _TYPES and (kind is not int or abs(given) < _EXACT) else OPEN
+
+
+def _double(number: Json) -> Any:
+    return float(number) if type(number) in (int, float) and abs(number) < _EXACT else OPEN
+
+
+def _int(number: Json) -> Any:
+    return int(number) if type(number) in (int, float) and abs(number) < _EXACT else OPEN
+
+
+def _text(work: Callable[[str, str], bool]) -> Callable[[Json, Json], Any]:
+    def ask(held: Json, part: Json) -> Any:
+        return work(held, part) if type(held) is type(part) is str else OPEN
+
+    return ask
+
+
+_KINDS: dict[str, Callable[[Node, Variables], Any]] = {
+    "open": _open,
+    "is": _is,
+    "typename": _typename,
+    "path": _path,
+    "has": _has,
+    "list": _list,
+    "&&": _and,
+    "||": _or,
+    "!": _not,
+    "?": _choice,
+    "all": _all,
+    "exists": _exists,
+    "==": _strict(_equal),
+    "!=": _strict(_unequal),
+    "<": _strict(_ordered(lt)),
+    "<=": _strict(_ordered(le)),
+    ">": _strict(_ordered(gt)),
+    ">=": _strict(_ordered(ge)),
+    "in": _strict(_in),
+    "+": _strict(_computed(add)),
+    "-": _strict(_computed(sub)),
+    "*": _strict(_computed(mul)),
+    "/": _strict(_quotient),
+    "%": _strict(_remainder),
+    "size": _strict(_size),
+    "type": _strict(_type),
+    "double": _strict(_double),
+    "int": _strict(_int),
+    "contains": _strict(_text(str.__contains__)),
+    "startsWith": _strict(_text(str.startswith)),
+    "endsWith": _strict(_text(str.endswith)),
+}

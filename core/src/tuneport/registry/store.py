@@ -56,7 +56,13 @@ def _version() -> str:
     package = Path(__file__).parent.parent
     built_by = [
         package / name
-        for name in ("checks/cel.py", "experiment/yamlread.py", "experiment/functions.py", "types.py")
+        for name in (
+            "checks/cel.py",
+            "checks/simple_syntax.py",
+            "experiment/yamlread.py",
+            "experiment/functions.py",
+            "types.py",
+        )
     ]
     folders = [package / "registry", package / "dialects" / "hydra"]
     times = [
