@@ -438,6 +438,20 @@ def test_a_cache_that_cannot_be_written_costs_time_only(world: World, tmp_path: 
     assert store.load("x", 1) is None
 
 
+def test_the_index_cache_forgets_its_oldest_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "cache_dir", lambda: tmp_path)
+    monkeypatch.setattr(store, "_MOST_FILES", 10)
+    for number in range(11):
+        store.save(f"x{number}", 1, number)
+        path = next((tmp_path / "index").glob(f"x{number}-*"))
+        os.utime(path, (number, number))
+    store.save("newest", 1, 2)
+    assert store.load("newest", 1) == 2
+    assert store.load("x10", 1) == 10
+    assert store.load("x0", 1) is None
+    assert len(list((tmp_path / "index").iterdir())) <= 10
+
+
 # --- digests
 
 VECTORS: list[tuple[Any, bytes]] = [

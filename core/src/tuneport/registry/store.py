@@ -17,6 +17,7 @@ from tuneport.settings import cache_dir
 from tuneport.types import Json
 
 _FORMAT = 1
+_MOST_FILES = 4096
 
 
 def load(name: str, key: Json) -> Json:
@@ -42,8 +43,18 @@ def save(name: str, key: Json, value: Json) -> None:
             partial.replace(path)
         finally:
             partial.unlink(missing_ok=True)
+        _prune(path.parent)
     except (OSError, TuneportError):
         return
+
+
+def _prune(folder: Path) -> None:
+    """Forget the older half once there are too many: every experiment file that was ever read has one."""
+    names = os.listdir(folder)
+    if len(names) > _MOST_FILES:
+        kept = sorted((folder / name for name in names), key=lambda path: path.stat().st_mtime_ns)
+        for path in kept[: len(kept) // 2]:
+            path.unlink(missing_ok=True)
 
 
 def _key(key: Json) -> Json:
