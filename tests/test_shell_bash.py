@@ -97,6 +97,8 @@ CASES = {
     "script place": 'cd "$(dirname "$0")"\nD=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)\npython -m m "$D"; python -m m "$(basename "$PWD")" "${0##*/}"',
     "assignments on one line": "A=1 B=2\nC=3 D=4 # why\npython -m m $A $B $C $D\nA=9 python -m m $A\npython -m m $A",
     "strict": "set -euxo pipefail\nset -o errexit\npython -m m \"$#\" \"$@\"",
+    "options-in-any-order": "set -eou pipefail\npython -m m \"$@\"\nset -oe pipefail x\npython -m m \"$@\"\nset -oo pipefail errexit y\n"
+    "python -m m \"$@\"\nset -\npython -m m \"$@\"\nset - -x\npython -m m \"$@\"\nset -o nounset -- -e z\npython -m m \"$@\"",
     "read from an array": 'M=("a b" c); for m in "${M[@]}"; do python -m m "model=$m"; done',
     "printf": "printf -v X '%s' y\npython -m m \"$(printf '%s\\n' a b)\" \"$(printf 'x=%d' 3)\"",
     "plus equals": "O='a=1'; O+=' b=2'; python -m m $O \"$O\"",

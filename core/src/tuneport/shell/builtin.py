@@ -117,20 +117,20 @@ def _cd(run: Runner, words: list[str], _heredoc: str) -> bool | None:
 
 
 def _set(run: Runner, words: list[str], _heredoc: str) -> bool | None:
-    for number, word in enumerate(words):
-        if word == "--":
-            run.state.params = list(words[number + 1 :])
-            return True
-        if blank(word):
-            run.state.params = list(words[number:])
-            return True
-        if word[:1] not in ("-", "+"):
-            if number and re.fullmatch(r"[-+][a-zA-Z]*o", words[number - 1]):
-                continue
-            run.state.params = list(words[number:])
-            return True
-        if "a" in word and not word.startswith("--"):
-            run.state.exported.add("-a") if word[0] == "-" else run.state.exported.discard("-a")
+    rest = list(words)
+    while rest and not blank(rest[0]) and rest[0][:1] in ("-", "+") and rest[0] not in ("-", "--"):
+        options = rest.pop(0)
+        if options.startswith("--"):
+            return False
+        # Each o, wherever it stands among others, takes the next word as the name of an option.
+        for _ in range(options.count("o")):
+            if rest and rest[0][:1] not in ("-", "+"):
+                rest.pop(0)
+        if "a" in options:
+            run.state.exported.add("-a") if options[0] == "-" else run.state.exported.discard("-a")
+    marked = rest[0] in ("-", "--") if rest else False
+    if rest != ["-"] and rest:
+        run.state.params = rest[1:] if marked else rest
     return True
 
 
