@@ -219,6 +219,9 @@ def test_names_of_variables_and_datasets_are_judged(world: World) -> None:
     world.experiment(job='env: {"1BAD": x, "A=B": y, GOOD: z}\n')
     found = [f.key for f in world.validate().findings if f.code == "env-name"]
     assert sorted(found) == ["env.1BAD", "env.A=B"]
+    world.experiment(job="env: {TUNEPORT_ROLE: x, TUNEPORT_CLUSTER_NODES: '2', TUNEPORT_CACHE_DIR: /c}\n")
+    found = [f.key for f in world.validate().findings if f.code == "env-platform"]
+    assert sorted(found) == ["env.TUNEPORT_CLUSTER_NODES", "env.TUNEPORT_ROLE"]
     world.experiment()
     report = world.validate(train_dataset="no-version")
     assert not report.ok
@@ -237,7 +240,7 @@ def test_data_that_is_not_here_is_a_note_of_validate(world: World) -> None:
     ("name", "content", "code", "says"),
     [
         ("a.jsonl", b'{"a": 1}\n{broken\n', "data-broken", "line 2: it is no JSON"),
-        ("b.jsonl", b'{"a": "\xe9"}\n', "data-broken", "line 1: it is no JSON: not UTF-8"),
+        ("b.jsonl", b'{"a": "\xe9"}\n', "data-broken", "line 1: it is not UTF-8"),
         ("c.parquet", b"PAR1 and no more", "data-unreadable", "cannot be read as parquet"),
         ("d.csv", b"a,b\n\xe9,1\n", "data-unreadable", "cannot be read as csv"),
     ],

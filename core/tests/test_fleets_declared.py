@@ -71,6 +71,10 @@ BROKEN = [
     ("fleets: {a: {kind: slurm, images: some}}", "images"),
     ("fleets: {a: {kind: slurm, environment: {A: 1}}}", "environment.A"),
     ("fleets: {a: {kind: slurm, environment: {A-B: x}}}", "A-B"),
+    (
+        "fleets: {a: {kind: slurm, environment: {TUNEPORT_ROLE: x}}}",
+        'fleets.a.environment: "TUNEPORT_ROLE" is written by the fleet',
+    ),
     ("fleets: {../a: {kind: slurm}}", "../a"),
     ("fleet: {a: {kind: slurm}}", "unknown key 'fleet'"),
     ("", "empty"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +15,9 @@ from tuneport.experiment.site import load_site
 from tuneport.text import closest
 from tuneport.types import EMPTY, Finding, Json, Location, Method, Request, Topology
 
-_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_ENV_NAME = r"[A-Za-z_][A-Za-z0-9_]*\Z"
+_FLEETS_OWN = r"TUNEPORT_(CLUSTER_\w*|JOB_(ID|KEY)|ATTEMPT|ROLE|OUTPUT_DIR|LOG_DIR|REPORT_FILE)\Z"
+"""What every fleet sets for a command; the schema of fleets refuses the same names."""
 
 
 class Flags(NamedTuple):
@@ -60,11 +62,7 @@ def merge(written: Written, flags: Flags, method: Method) -> Asked:
     topology, problems = hardware.with_roles(topology, method) if topology.pools else (topology, [])
     findings += [*problems, *fleets.unfit(place, topology.pools), *_wrong_settings(place)]
     env = {**project.get("env", {}), **job.get("env", {})}
-    for name in env:
-        if not _ENV_NAME.match(name):
-            findings.append(
-                Finding("env-name", "error", f"{name!r} is not the name of a variable", "", f"env.{name}")
-            )
+    findings += [problem for name in env for problem in _wrong_name(name)]
 
     # A project's model is a default for the methods that take one, not a demand on the others.
     default_model = project.get("model", "") if "model" in method.spec.get("bind", {}) else ""
@@ -86,6 +84,15 @@ def merge(written: Written, flags: Flags, method: Method) -> Asked:
         digest_only=place.images == "digest",
     )
     return Asked(request, topology, tuple(findings), origins)
+
+
+def _wrong_name(variable: str) -> Iterator[Finding]:
+    key = f"env.{variable}"
+    if not re.match(_ENV_NAME, variable):
+        yield Finding("env-name", "error", f"{variable!r} is not the name of a variable", "", key)
+    elif re.match(_FLEETS_OWN, variable):
+        message = f"the variable {variable} is written by the fleet"
+        yield Finding("env-platform", "error", message, "delete it from `env`", key)
 
 
 def _wrong_settings(place: fleets.Place) -> list[Finding]:

@@ -160,6 +160,10 @@ def _words(error: Any, against: dict[str, Json]) -> tuple[str, str]:
         return _cut(f"unknown key {', '.join(map(repr, kind.unexpected))}"), hint
     if kind.name == "required":
         return f"the key {kind.property!r} is missing", ""
+    if error.schema_path[-1:] == ["not"]:
+        said = _parent(error.schema_path, against).get("not", {}).get("description", "")
+        name = error.message.rpartition(" for ")[2] if kind.name == "propertyNames" else repr(error.instance)
+        return _cut(f"{name} {said}" if said else error.message), ""
     if kind.name == "enum" and isinstance(error.instance, str):
         near = closest(error.instance, map(str, kind.options))
         return _cut(error.message), f"did you mean {near!r}?" if near else ""

@@ -46,7 +46,10 @@ SETTINGS: dict[str, Any] = {
     "mounts": {"type": "object", "propertyNames": {"pattern": "^/"}, "additionalProperties": _MOUNT},
     "secrets": {
         "type": "object",
-        "propertyNames": {"pattern": "^[A-Za-z_][A-Za-z0-9_]*$", "not": {"pattern": "^TUNEPORT_"}},
+        "propertyNames": {
+            "pattern": "^[A-Za-z_][A-Za-z0-9_]*$",
+            "not": {"pattern": "^TUNEPORT_", "description": "is Tuneport's own"},
+        },
         "additionalProperties": {"type": "string", "pattern": r"^[a-z0-9][a-z0-9.-]*/[-._A-Za-z0-9]+$"},
     },
     "pull_secrets": {"type": "array", "items": _NAME},
