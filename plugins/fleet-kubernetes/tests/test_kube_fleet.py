@@ -94,6 +94,20 @@ def test_a_submission_that_was_cut_short_goes_on_where_it_was(cluster: Cluster) 
     assert ("configmaps", "ns", "sft-own-1") in cluster.objects, "what is somebody else's stays"
 
 
+def test_what_was_created_before_a_crash_still_gets_its_owner(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet = KubernetesFleet({"workload": "job"})
+    with monkeypatch.context() as killed, pytest.raises(KeyboardInterrupt):
+        killed.setattr(fleet.api, "merge", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        submitted(fleet, "sft-abc-1")
+    assert fleet.find("sft-abc-1") == "sft-abc-1@job"
+    handle = submitted(KubernetesFleet({"workload": "jobset"}), "sft-abc-1")
+    assert handle == "sft-abc-1@job", "it is what was created, whatever would be now"
+    (owner,) = cluster.objects["configmaps", "ns", "sft-abc-1"]["metadata"]["ownerReferences"]
+    assert owner["uid"] == cluster.objects["jobs", "ns", "sft-abc-1"]["metadata"]["uid"]
+
+
 def test_five_hundred_jobs_are_asked_about_in_five_calls(cluster: Cluster) -> None:
     fleet = KubernetesFleet({"workload": "jobset"})
     handles = []

@@ -107,17 +107,19 @@ class KubernetesFleet:
         with disk.locked(folder.claim):
             try:
                 known = self.find(key)
-                if known is not None or folder.stop.exists():
+                if folder.stop.exists() or _posted(folder).exists():
                     return known or key
-                self._create(request, key, folder)
+                if known is None:
+                    self._create(request, key, folder)
+                kind = known.rpartition("@")[2] if known else str(request["kind"])
+                self._adopt(request, key, kind)
             except Unavailable as error:
                 if error.code not in ("fleet-unreachable", "fleet-answer"):
                     raise
                 raise NotStarted(error.message, code=error.code, hint=error.hint) from error
             with contextlib.suppress(OSError):  # a full disk here does not undo what the cluster has taken
-                record = {"time": time.time(), "kind": request["kind"]}
-                disk.publish_json(_posted(folder), record, "launch-record")
-        return f"{key}@{request['kind']}"
+                disk.publish_json(_posted(folder), {"time": time.time(), "kind": kind}, "launch-record")
+        return f"{key}@{kind}"
 
     def find(self, key: str) -> str | None:
         record = disk.read_json(_posted(Folder.of(key)))
@@ -239,14 +241,12 @@ class KubernetesFleet:
                 link.symlink_to(folder.output)
         origin = request.get("source")
         stage.keep_source(folder, Path(origin) if origin else None, request["experiment"])
-        owned = []
         *beside, main = filled(request, folder.source)
         for item in beside:
-            owned.append(_path(self.api.access.namespace, item))
             try:
                 self.api.create(_path(self.api.access.namespace, item, name=False), item)
             except Taken:  # the first half of a submission that was cut short, or a stranger's
-                there = self.api.get(owned[-1])
+                there = self.api.get(_path(self.api.access.namespace, item))
                 if (there["metadata"].get("labels") or {}).get(JOB) != item["metadata"]["name"]:
                     raise _strange(item) from None
             except Missing as error:
@@ -255,7 +255,7 @@ class KubernetesFleet:
                 ) from None
         place = workloads.place(request["kind"], self.api.access.namespace)
         try:
-            made = self.api.create(place, main)
+            self.api.create(place, main)
         except Missing:
             raise Unavailable(
                 f"the cluster has no {main['kind']} ({main['apiVersion']})",
@@ -263,12 +263,18 @@ class KubernetesFleet:
                 hint=check.ADVICE[request["kind"]],
             ) from None
         except Taken:
-            if self._get(request["kind"], key) is not None:
-                return
-            raise _strange(main) from None
-        owner = {key: made[key] for key in ("apiVersion", "kind") if key in made}
+            if self._get(request["kind"], key) is None:
+                raise _strange(main) from None
+
+    def _adopt(self, request: Mapping[str, Any], key: str, kind: str) -> None:
+        """Make the workload the owner of what was created for it, so that both are deleted together."""
+        made = self._get(kind, key)
+        if made is None:  # it has ended and was cleaned up already
+            return
+        owner: dict[str, str] = {name: made[name] for name in ("apiVersion", "kind") if name in made}
         owner |= {"name": made["metadata"]["name"], "uid": made["metadata"]["uid"]}
-        for path in owned:
+        for item in request["objects"][:-1]:
+            path = _path(self.api.access.namespace, item)
             try:
                 self.api.merge(path, {"metadata": {"ownerReferences": [owner]}})
             except (Unavailable, Missing):
