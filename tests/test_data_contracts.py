@@ -25,7 +25,7 @@ CASES: list[dict[str, Any]] = yaml.safe_load(
 PAIR = {"prompt": "q", "chosen": "a", "rejected": "b"}
 NONE = {"custom/custom", "evalkit/benchmark"}  # no rows of their own: the script, or the harness, has them
 IMAGES = "pytorch/image-classification"
-CODES = ("data-columns", "data-value", "data-mixed", "data-empty")
+CODES = ("data-columns", "data-value", "data-mixed", "data-empty", "data-unread")
 
 
 @pytest.fixture(scope="module")
@@ -63,11 +63,7 @@ def said(root: Path, method: str, config: Row, data: Path) -> list[Finding]:
         model="org/m", train_data=str(data), validation_data=str(data)
     )
     assert not [one for one in report.findings if one.code.startswith("yaml-")], report.findings
-    return [
-        one
-        for one in report.findings
-        if one.code in ("data-columns", "data-value", "data-mixed", "data-empty")
-    ]
+    return [one for one in report.findings if one.code in CODES]
 
 
 def mutations(row: Row, required: list[str], wrong: Row) -> Iterator[tuple[list[Row], str, str]]:
@@ -97,6 +93,176 @@ def test_each_mistake_is_named_and_what_is_right_is_silent(
         named = [one for one in found if one.code == code and says in one.message]
         assert named, (code, says, found)
         assert all(one.hint for one in found)
+
+
+USER = {"role": "user", "content": "q"}
+ANSWER = {"role": "assistant", "content": "a"}
+GRADED = {"data_source": "openai/gsm8k", "prompt": [USER], "reward_model": {"ground_truth": "1"}}
+RANKED = {"context": [USER], "completions": [{"rank": n, "completion": [ANSWER]} for n in (0, 1)]}
+PREFERENCES: Row = {f"data.{split}.dataset_name": "PreferenceDataset" for split in ("train", "validation")}
+
+
+def graded(source: str, truth: Any) -> Row:
+    return {**GRADED, "data_source": source, "reward_model": {"ground_truth": truth}}
+
+
+# What upstream does with such a row was seen with its own code: verl 0.9.0 and 0.9.1, compute_score of
+# reward_score/ and RLHFDataset.__getitem__; trl 1.10.0 and 1.16.0, SFTTrainer with a model of one layer;
+# NeMo-RL v0.7.0, preference_preprocessor; OpenRLHF 0.11.2, preprocess_data of datasets/reward_dataset.py.
+@pytest.mark.parametrize(
+    ("method", "config", "row", "severity", "says"),
+    [
+        (
+            "verl/grpo",
+            {},
+            graded("openai/gsm8k", 1),
+            "warning",
+            "column reward_model.ground_truth: it is a number",
+        ),
+        (
+            "verl/grpo",
+            {},
+            graded("math_dapo", 1),
+            "error",
+            "column reward_model.ground_truth: it is a number",
+        ),
+        ("verl/grpo", {}, graded("aime24", None), "error", "column reward_model.ground_truth: it is null"),
+        (
+            "verl/grpo",
+            {},
+            graded("searchR1_nq", "x"),
+            "error",
+            "column reward_model.ground_truth: it is text",
+        ),
+        ("verl/grpo", {}, graded("searchR1_nq", {"target": "x"}), "", ""),
+        ("verl/grpo", {}, graded("numina_cn_k12", 1), "", ""),
+        ("verl/grpo", {}, {**GRADED, "data_source": 5}, "error", "column data_source: it is a number"),
+        ("verl/grpo", {}, {**GRADED, "extra_info": "x"}, "error", "column extra_info: it is text"),
+        ("verl/grpo", {}, {**GRADED, "extra_info": {"index": 1}}, "", ""),
+        (
+            "verl/grpo",
+            {},
+            {**GRADED, "prompt": [{**USER, "content": 1}]},
+            "warning",
+            "column prompt: the role",
+        ),
+        ("verl/grpo", {}, {**GRADED, "prompt": ["q"]}, "warning", "column prompt[]: it is text"),
+        ("verl/grpo", {}, {**GRADED, "prompt": [{"from": "user"}]}, "warning", "no column prompt[].role"),
+        (
+            "verl/grpo",
+            {"data.prompt_key": "chat"},
+            {**GRADED, "chat": ["q"]},
+            "warning",
+            "column chat[]: it is text",
+        ),
+        (
+            "openrlhf/grpo",
+            {"data.apply_chat_template": True},
+            {"input": ["q"]},
+            "error",
+            "column input[]: it is text",
+        ),
+        ("trl/sft", {}, {"text": "q a"}, "", ""),
+        ("trl/sft", {}, {"text": 1}, "error", "column text: it is a number"),
+        ("trl/sft", {"dataset_text_field": "body"}, {"body": ["q"]}, "error", "column body: it is a list"),
+        (
+            "trl/sft",
+            {},
+            {"messages": [USER, {**ANSWER, "content": 1}]},
+            "warning",
+            "column messages: the role",
+        ),
+        ("trl/sft", {}, {"prompt": "q", "messages": [USER]}, "error", "no column completion"),
+        ("trl/sft", {}, {"question": "q"}, "error", "no column messages"),
+        ("trl/sft", {}, {"conversations": [USER]}, "error", "column conversations: it is messages"),
+        ("trl/sft", {}, {"conversations": [{"from": "user", "value": "q"}]}, "", ""),
+        ("trl/sft", {}, {"input_ids": [1], "prompt": "q"}, "", ""),
+        ("nemo-rl/dpo", PREFERENCES, RANKED, "", ""),
+        (
+            "nemo-rl/dpo",
+            PREFERENCES,
+            {**RANKED, "completions": RANKED["completions"][:1]},
+            "error",
+            "column completions: it has 1 items, and has to have 2",
+        ),
+        (
+            "nemo-rl/dpo",
+            PREFERENCES,
+            {**RANKED, "completions": RANKED["completions"][:1] * 2},
+            "error",
+            "column completions: all its items have the same rank",
+        ),
+        (
+            "nemo-rl/rm",
+            PREFERENCES,
+            {**RANKED, "completions": ["a", "b"]},
+            "error",
+            "completions[]: it is text",
+        ),
+        (
+            "nemo-rl/rm",
+            PREFERENCES,
+            {**RANKED, "completions": [{"rank": n, "completion": "a"} for n in (0, 1)]},
+            "error",
+            "column completions[].completion: it is text",
+        ),
+        ("openrlhf/dpo", {}, PAIR, "warning", "a column prompt that is not read"),
+        ("openrlhf/rm", {"data.prompt_key": "prompt"}, PAIR, "", ""),
+        ("openrlhf/grpo", {}, {"input": "q", "label": "1"}, "note", "a column label that is not read"),
+        ("openrlhf/grpo", {"data.label_key": "label"}, {"input": "q", "label": "1"}, "", ""),
+    ],
+)
+def test_what_upstream_makes_of_a_row_is_said(
+    root: Path, tmp_path: Path, method: str, config: Row, row: Row, severity: str, says: str
+) -> None:
+    found = said(root, method, config, write(tmp_path / "a.jsonl", [row, row]))
+    assert {one.severity for one in found} == ({severity} if severity else set()), found
+    assert all(says in one.message and one.hint for one in found)
+
+
+def test_arrays_that_do_not_belong_together(root: Path, tmp_path: Path) -> None:
+    images = np.zeros((4, 8, 8))
+    for labels, says in (
+        (np.array([0, 1, -1, 2]), "row 3, column labels: it is a negative number"),
+        (np.arange(3), "4 rows of images and 3 rows of labels"),
+    ):
+        np.savez(tmp_path / "a.npz", images=images, labels=labels)
+        found = said(root, IMAGES, {}, tmp_path / "a.npz")
+        assert all(says in one.message and one.severity == "warning" for one in found) and len(found) == 2
+
+
+def test_a_mixture_names_both_places(root: Path, tmp_path: Path) -> None:
+    rows: list[Row] = [PAIR, PAIR, {**PAIR, "chosen": [ANSWER]}]
+    found, *_ = said(root, "trl/dpo", {}, write(tmp_path / "a.jsonl", rows))
+    assert "row 3, column chosen: it is messages, and row 1, column chosen is text" in found.message
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("long.jsonl", "the first 1,000 of its 1,001 rows were judged"),
+        ("a.parquet", "only the types of its columns were judged, not the values of its 3 rows"),
+        ("a.txt", "its rows were not looked into: .txt is none of .parquet"),
+        ("a.jsonl.gz", "its rows were not looked into: .gz is none of .parquet"),
+        ("wide.jsonl", "its first row is longer than 1 MiB"),
+        ("short.jsonl", ""),
+    ],
+)
+def test_what_was_not_looked_into_is_said_once(root: Path, tmp_path: Path, name: str, says: str) -> None:
+    rows: list[Row] = [{"text": "x" * (1 << 20)}] if name == "wide.jsonl" else [{"text": "x"}] * 3
+    write_as = name if Path(name).suffix in (".jsonl", ".parquet") else "other.jsonl"
+    data = write(tmp_path / write_as, [{"text": "x"}] * 1001 if name == "long.jsonl" else rows)
+    data = data.rename(tmp_path / name)
+    project = api.open_project(root)
+    path = project.folder.experiments / "unseen"
+    if not path.exists():
+        project.new(path.name, "trl/sft")
+    report = api.Experiment(str(path)).validate(
+        model="org/m", train_data=str(data), validation_data=str(data)
+    )
+    notes = [one for one in report.findings if one.code == "data-unseen"]
+    assert [(one.severity, one.key) for one in notes] == ([("note", "--train-data")] if says else [])
+    assert all(says in one.message for one in notes)
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".json", ".parquet", ""])

@@ -8,8 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from tuneport.checks import fitting
 from tuneport.cli.methods import DATA
 from tuneport.registry import catalog
+
+CHAT = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
 
 
 def tp(*words: str) -> subprocess.CompletedProcess[str]:
@@ -49,9 +52,17 @@ def test_a_framework_may_be_named_beside_the_data() -> None:
         (
             {"prompt": "q", "chosen": "a", "rejected": "b"},
             ["trl/dpo", "nemo-rl/rm"],
-            ["verl/grpo", "trl/sft"],
+            ["verl/grpo", "trl/sft", "openrlhf/dpo"],
         ),
-        ({"messages": [{"role": "user", "content": "q"}]}, ["verl/sft", "trl/sft"], ["openrlhf/sft"]),
+        # As `tp new` sets them up: openrlhf/sft reads conversations, and openrlhf/dpo pairs of them.
+        (
+            {"messages": [{"role": "user", "content": "q"}]},
+            ["verl/sft", "trl/sft", "openrlhf/sft"],
+            ["openrlhf/dpo"],
+        ),
+        ({"input": "q", "output": "a"}, ["nemo-rl/sft", "nemo-rl/grpo"], ["openrlhf/sft"]),
+        ({"chosen": CHAT, "rejected": CHAT}, ["openrlhf/dpo", "openrlhf/rm", "trl/dpo"], ["openrlhf/sft"]),
+        ({"text": "q a"}, ["trl/sft"], ["trl/grpo", "verl/sft"]),
         ({"prompt": "q", "completion": "a", "label": True}, ["trl/kto"], ["trl/dpo"]),
         (
             {"data_source": "a", "prompt": [], "reward_model": {"ground_truth": "1"}},
@@ -66,15 +77,24 @@ def test_a_file_names_the_methods_that_read_its_rows(
     tmp_path: Path, row: object, some: list[str], others: list[str]
 ) -> None:
     (tmp_path / "a.jsonl").write_text(json.dumps(row), "utf-8")
-    document = json.loads(tp("methods", "--data", str(tmp_path / "a.jsonl"), "--json").stdout)
-    found = {entry["method"] for entry in document["methods"]}
-    assert found.issuperset(some) and found.isdisjoint(others)
+    found = {method for method in (*some, *others) if fitting.fits(method, tmp_path / "a.jsonl")}
+    assert found == set(some)
+
+
+def test_the_command_lists_them(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(json.dumps({"messages": CHAT}), "utf-8")
+    words = ("methods", "openrlhf", "--data", str(tmp_path / "a.jsonl"), "--json")
+    document = json.loads(tp(*words).stdout)
+    assert [entry["method"] for entry in document["methods"]] == ["openrlhf/sft"]
+    assert document["columns"] == ["messages"]
 
 
 def test_a_file_without_rows_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("x")
     done = tp("methods", "--data", str(tmp_path / "a.txt"))
     assert done.returncode == 2 and "no rows are seen" in done.stderr
+    (tmp_path / "a.jsonl").write_text('{"a": 1, "a": 2}\n')
+    assert 'line 1: it says "a" twice' in tp("methods", "--data", str(tmp_path / "a.jsonl")).stderr
 
 
 def test_every_method_says_what_it_starts_from() -> None:

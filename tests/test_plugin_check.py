@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
+import random
 import subprocess
 import sys
+import time
+import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tuneport import scaffolds
+from tuneport.errors import Invalid
 from tuneport.registry import catalog
-from tuneport.testing import Check, Options, check_plugin
+from tuneport.testing import Check, Options, check_plugin, no_side_effects
 
 ROOT = Path(__file__).resolve().parents[1]
 FLEETS = sorted(path.parent.name for path in ROOT.glob("plugins/fleet-*/pyproject.toml"))
@@ -77,6 +83,51 @@ def test_the_examples_pass(name: str) -> None:
 
 # --- each check can fail
 
+# what code does, and what is seen of it
+TOUCHES: list[tuple[Callable[[], object], str]] = [
+    (lambda: time.strftime("%Y"), "time.strftime"),
+    (lambda: time.time(), "time.time"),
+    (lambda: datetime.date.today(), "datetime.today"),
+    (lambda: datetime.datetime.now(), "datetime.now"),
+    (lambda: random.choice([1, 2]), "random.getrandbits"),
+    (lambda: random.gauss(0, 1), "random.random"),
+    (lambda: uuid.uuid4(), "os.urandom"),
+    (lambda: os.environ.get("HOME"), "os.environ"),
+    (lambda: "A" in os.environ, "os.environ"),
+    (lambda: os.getenv("A"), "os.environ"),
+    (lambda: dict(os.environ), "os.environ"),
+    (lambda: os.path.exists("/etc/hostname"), "os.stat"),
+    (lambda: os.open("/dev/full", os.O_WRONLY), "writing /dev/full"),
+    (lambda: open("/dev/full", "w").close(), "writing /dev/full"),
+    (lambda: open("/etc/hostname").close(), "open /etc/hostname"),
+    (lambda: os.write(2, b""), "os.write"),
+    (lambda: print(end=""), "print"),
+    (lambda: sys.stderr.write(""), "a standard stream"),
+]
+PURE: list[Callable[[], object]] = [
+    lambda: random.Random(3).random(),
+    lambda: datetime.date(2020, 1, 2).isoformat(),
+    lambda: json.dumps({"a": [1]}),
+]
+
+
+def touched(call: Callable[[], object]) -> list[str]:
+    with no_side_effects() as seen:
+        made = call()
+    if isinstance(made, int) and made > 2:
+        os.close(made)
+    return seen
+
+
+@pytest.mark.parametrize(("call", "said"), TOUCHES)
+def test_what_code_touches_is_seen(call: Callable[[], object], said: str) -> None:
+    assert said in touched(call)
+
+
+@pytest.mark.parametrize("call", PURE)
+def test_what_is_pure_is_seen_to_be(call: Callable[[], object]) -> None:
+    assert touched(call) == []
+
 
 @pytest.fixture
 def adapter(tmp_path: Path) -> Path:
@@ -92,15 +143,20 @@ def policy(tmp_path: Path) -> Path:
     return folder
 
 
-HEAD = """import os, random, socket, subprocess, time
+HEAD = """import datetime, os, random, socket, subprocess, time
 from dataclasses import replace
 from tuneport.compiler.adapter import DeclarativeAdapter
 from tuneport.hookspec import hookimpl
+from tuneport.types import Finding
 class Adapter(DeclarativeAdapter):
     @hookimpl
     def launch(self, context):
         plan = super().launch(context)
 """
+FINDS = (
+    "    @hookimpl\n    def validate(self, context):\n        yield from super().validate(context)\n"
+    "        yield Finding('x-said', 'note', %s)\n"
+)
 ADD = "        return replace(plan, labels={'x': %s})\n"
 # ruff: noqa: E501 - one row for each case
 # what launch does, the check that fails, and what it says
@@ -112,8 +168,13 @@ IMPURE = {
     "asks the clock": (HEAD + ADD % "str(time.time_ns())", "deterministic", "compilation 2 differs"),
     "is random": (HEAD + ADD % "str(random.random())", "deterministic", "compilation 2 differs"),
     "depends on the order of a set": (
-        HEAD + ADD % "','.join({'a', 'b', 'c', 'd', 'e', 'f'})", "hash seed", "another plan in another process",
+        HEAD + ADD % "','.join({'a', 'b', 'c', 'd', 'e', 'f'})", "hash seed", "is another one in another process",
     ),
+    "asks the clock in a finding": (HEAD + "        return plan\n" + FINDS % "str(time.time_ns())", "deterministic", "validation 2 says"),
+    "says a set in its order": (
+        HEAD + "        return plan\n" + FINDS % "','.join({'a', 'b', 'c', 'd', 'e', 'f'})", "hash seed", "what is said of",
+    ),
+    "writes when it is imported": ("import os\nos.write(1, b'{}')\n" + HEAD + "        return plan\n", "load", "os.write"),
     "imports a framework": ("import torch\n" + HEAD + "        return plan\n", "load", "imports torch"),
     "imports a framework late": (
         HEAD + "        try:\n            import torch\n        except ImportError: pass\n        return plan\n",
@@ -202,6 +263,13 @@ def test_golden_plans_are_compared(adapter: Path) -> None:
     )
 
 
+@pytest.mark.sweep(whole=True)
+def test_python_may_keep_what_it_compiles(policy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    assert not problems(list(check_plugin(str(policy), Options(times=1))))
+    assert list(policy.glob("src/*/__pycache__/policy.*.pyc")), "the first import wrote it"
+
+
 POLICIES = {
     "changes argv": ("return replace(plan, commands=())", "policy-plan"),
     "reads a file": ("open('/etc/hostname').read()\n        return plan", "open /etc/hostname"),
@@ -280,6 +348,29 @@ def test_a_folder_of_manifests(tmp_path: Path) -> None:
     checks = list(check_plugin(str(tmp_path / "mine"), Options(times=1)))
     assert not problems(checks)
     assert {one.subject for one in checks if one.name == "parameters"} == {"trl/ours"}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "more", "said"),
+    [
+        ("trl", "framework", (), "the framework trl"),
+        ("verl", "adapter", (), "the framework verl"),
+        ("trl/sft", "method", ("--extends", "dpo"), "the method trl/sft"),
+        ("trl", "policy", (), "a distribution tuneport-trl"),
+        ("manifests", "framework", (), "a distribution tuneport-manifests"),
+        ("fleet-slurm", "policy", (), "a distribution tuneport-fleet-slurm"),
+        ("stray", "policy", (), "a module tuneport_stray"),
+    ],
+)
+def test_a_name_that_is_taken_is_refused(
+    name: str, kind: str, more: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tuneport_stray.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    extends = more[1] if more else ""
+    with pytest.raises(Invalid, match=f"there is {said} already") as caught:
+        scaffolds.write(name, kind, tmp_path / "made", extends)
+    assert caught.value.code == "plugin-name-taken" and not (tmp_path / "made").exists()
 
 
 def test_the_environment_of_the_caller_counts_for_nothing(policy: Path) -> None:

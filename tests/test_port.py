@@ -15,6 +15,7 @@ from tuneport.errors import Invalid, NotFound
 from tuneport.experiment.create import new_project
 from tuneport.experiment.request import Flags
 from tuneport.porting import canonical
+from tuneport.porting.carry import alike
 from tuneport.porting.port import Ported
 from tuneport.registry import catalog
 from tuneport.types import Context, Json
@@ -114,7 +115,8 @@ def test_reinforce_baseline_moves_there_and_back(
     wrong = {
         name: (before[name].value, after[name].value if name in after else None)
         for name in common - off
-        if name not in after or after[name].value != before[name].value
+        if name not in after
+        or after[name].value not in (before[name].value, *alike(name, before[name].value))
     }
     assert not wrong
     assert there.steps[0] == there.steps[1] == back.steps[1]
@@ -291,6 +293,95 @@ def test_what_only_the_other_side_has_is_told_to_do_nothing(project: api.Project
     assert "kl_coef" not in canonical.values(context("a"))
     made = ported("a", "openrlhf/grpo", "b")
     assert (made.after["kl_coef"], made.after["min_lr_ratio"]) == (0, 0)
+
+
+def warned(made: Ported, code: str) -> dict[str, str]:
+    return {one.key: f"{one.message}; {one.hint}" for one in made.findings if one.code == code}
+
+
+@pytest.mark.parametrize("target", ["openrlhf/grpo", "trl/grpo", "verl/grpo"])
+def test_a_schedule_that_only_the_target_decides_is_told(project: api.Project, target: str) -> None:
+    """NeMo-RL has a list of schedulers, which no word of the vocabulary says."""
+    project.new("a", "nemo-rl/grpo")
+    found = warned(ported("a", target, "b"), "port-default")
+    assert (
+        set(found) == {"lr_schedule"} and "`policy.scheduler` of nemo-rl/grpo says it" in found["lr_schedule"]
+    )
+    given = ported("b", target, "c", sets=("lr_schedule=cosine",))
+    assert "port-default" not in {one.code for one in given.findings}
+
+
+def test_a_rise_that_stays_behind_is_told(project: api.Project) -> None:
+    project.new("a", "trl/grpo")
+    found = warned(ported("a", "openrlhf/grpo", "b", sets=("warmup_steps=7",)), "port-default")
+    assert set(found) == {"warmup_ratio"} and "`warmup_steps` 7 stays behind" in found["warmup_ratio"]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "word", "becomes"),
+    [
+        ("verl", "openrlhf", "low_var_kl", "k3"),
+        ("verl", "openrlhf", "k2", "k2"),
+        ("verl", "nemo-rl", "mse", "k2"),
+        ("openrlhf", "verl", "k3", "k3"),
+        ("nemo-rl", "openrlhf", "k2", "k2"),
+    ],
+)
+def test_one_estimator_goes_by_the_word_of_each(
+    project: api.Project, source: str, target: str, word: str, becomes: str
+) -> None:
+    """verl/trainer/ppo/core_algos.py, kl_penalty_forward; openrlhf/models/utils.py, compute_approx_kl;
+    nemo_rl/algorithms/utils.py, calculate_kl: three formulas, and two words for each of them in one."""
+    project.new("a", f"{source}/grpo")
+    sets = settable(f"{source}/grpo", {"use_kl_loss": True, "kl_loss_coef": 0.01, "kl_loss_type": word})
+    made = ported("a", f"{target}/grpo", "b", sets=sets)
+    assert made.ok, made.findings
+    assert made.after["kl_loss_type"] == becomes and not made.changed
+    (row,) = (row for row in made.rows if row.name == "kl_loss_type")
+    assert (row.how, row.word if row.word is not None else row.value) == ("kept", word)
+
+
+def test_an_estimator_that_only_one_has_is_told(project: api.Project) -> None:
+    project.new("a", "verl/grpo")
+    sets = ("use_kl_loss=true", "kl_loss_coef=0.01", "kl_loss_type=abs")
+    (row,) = (row for row in ported("a", "openrlhf/grpo", "b", sets=sets).rows if row.name == "kl_loss_type")
+    assert row.how == "out of range" and "abs" in row.why
+
+
+@pytest.mark.parametrize(
+    ("source", "sets", "says"),
+    [
+        ("trl/grpo", ("max_steps=200", "train_batch_size=32"), "200 steps x 32 prompts = 6,400 rows"),
+        ("trl/dpo", ("max_steps=50", "batch_size=64"), "50 steps x 64 examples = 3,200 rows"),
+    ],
+)
+def test_steps_that_the_target_does_not_count_are_told_in_rows(
+    project: api.Project, source: str, sets: tuple[str, ...], says: str
+) -> None:
+    """OpenRLHF ends by epochs alone: openrlhf/cli/train_dpo.py; trainer/ppo_trainer.py, prepare_datasets."""
+    project.new("a", source)
+    made = ported("a", f"openrlhf/{source.partition('/')[2]}", "b", sets=sets)
+    lost = warned(made, "port-lost")["max_steps"]
+    rows = says.rpartition("= ")[2].removesuffix(" rows")
+    assert says in lost and f"max_samples {rows.replace(',', '')} and epochs 1" in lost
+    kept = ported("a", "verl/grpo", "c") if source.endswith("grpo") else ported("a", "nemo-rl/dpo", "c")
+    assert "max_steps" not in warned(kept, "port-lost")
+
+
+def test_steps_of_another_kind_are_told(project: api.Project) -> None:
+    """transformers/trainer.py counts optimizer steps, verl/trainer/ppo/v1/trainer_base.py training steps."""
+    project.new("a", "trl/grpo")
+    sets = ("max_steps=200", "train_batch_size=64", "mini_batch_size=16")
+    said = warned(ported("a", "verl/grpo", "b", sets=sets), "port-step")
+    assert set(said) == {"max_steps", "warmup_steps"}
+    assert "makes 4: 200 of the first are 50 of the other" in said["max_steps"]
+    assert (
+        "200 of the first are 800 of the other"
+        in warned(ported("b", "trl/grpo", "c"), "port-step")["max_steps"]
+    )
+    assert "max_steps" not in warned(ported("b", "nemo-rl/grpo", "d"), "port-step")
+    one = ported("a", "verl/grpo", "e", sets=("max_steps=200",))
+    assert "port-step" not in {finding.code for finding in one.findings}
 
 
 def test_a_whole_number_is_written_as_one(project: api.Project) -> None:

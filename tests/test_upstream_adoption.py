@@ -31,6 +31,8 @@ def code(framework: str) -> dict[str, str]:
         # Backwards: the methods of 0.9 have settings that 0.8 does not know, which is what has to be said.
         ("verl", "0.8.0", "0.9.0", False),
         ("trl", "1.14.0", "1.13.0", True),
+        # What its launcher takes is in the release; what its method takes is in the experiment's own script.
+        ("pytorch", "2.14.1", "2.14.0", True),
     ],
 )
 def test_a_real_release_is_adopted_as_data(
@@ -40,9 +42,10 @@ def test_a_real_release_is_adopted_as_data(
     adoption = adopt(framework, version)
     written = adoption.write(tmp_path)
     assert before and code(framework) == before
+    surfaces = {f"{framework}/surfaces/{version}.json"} if framework != "pytorch" else set()
     assert {path.relative_to(tmp_path).as_posix() for path in written} == {
         f"{framework}/releases/{version}.yaml",
-        f"{framework}/surfaces/{version}.json",
+        *surfaces,
     }
     assert (adoption.base, adoption.changed, adoption.ok) == (base, (), clean)
     sheet = adopt_review.document(adoption)

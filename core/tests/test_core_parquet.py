@@ -60,6 +60,7 @@ def test_columns_types_rows_and_a_constant_column(tmp_path: Path, content: bytes
         "rows": 2,
         "columns_blank": [],
         "data_source_values": ["openai/gsm8k"],
+        "unseen": "only the types of its columns were judged, not the values of its 2 rows",
     }
 
 
@@ -120,3 +121,30 @@ def test_columns_that_hold_nothing(tmp_path: Path) -> None:
     }
     pq.write_table(pa.Table.from_pylist([row, other]), path, row_group_size=1)
     assert table(path)["columns_blank"] == ["gone", "r.c"]
+
+
+def test_items_of_lists(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+    turn = [{"role": "user", "content": "x"}]
+    row = {
+        "pairs": [{"rank": 0, "completion": turn}],
+        "odd": [{"role": "user", "content": 1}],
+        "calls": [{"role": "assistant", "content": None}],
+        "words": ["a"],
+        "ids": [[1]],
+    }
+    pq.write_table(pa.Table.from_pylist([row]), tmp_path / "a.parquet")
+    shapes = table(tmp_path / "a.parquet")["shapes"]
+    assert shapes == {
+        "pairs": {"list": 0},
+        "pairs[]": {"record": 0},
+        "pairs[].rank": {"number": 0},
+        "pairs[].completion": {"messages": 0},
+        "odd": {"contents": 0},
+        "calls": {"messages": 0},
+        "words": {"list": 0},
+        "words[]": {"text": 0},
+        "ids": {"list": 0},
+        "ids[]": {"list": 0},
+    }

@@ -91,6 +91,32 @@ def test_files_that_come_and_go_are_named(world: World) -> None:
     )
 
 
+def test_what_hides_where_python_keeps_what_it_compiles_is_named(world: World) -> None:
+    module = world.manifests / "__init__.py"
+    module.write_text("")
+    signed(world)
+    cache = world.manifests / "__pycache__"
+    cache.mkdir()
+    (cache / "__init__.cpython-311.pyc").write_bytes(b"what an installer compiled")
+    (cache / "__init__.cpython-311.opt-1.pyc").write_bytes(b"and optimised")
+    assert trust.examine(world.manifests).problems == ()
+    for name in ("__pycache__/gone.cpython-311.pyc", "__pycache__/framework.yaml", "loose.pyc"):
+        (world.manifests / name).write_bytes(b"x")
+    (cache / "linked.cpython-311.pyc").symlink_to(module)
+    (cache / "acme").mkdir()
+    (cache / "acme" / "framework.yaml").write_text("framework: acme\n")
+    assert trust.examine(world.manifests).problems == tuple(
+        f"{name} is not in {trust.NAME}"
+        for name in (
+            "__pycache__/acme/framework.yaml",
+            "__pycache__/framework.yaml",
+            "__pycache__/gone.cpython-311.pyc",
+            "__pycache__/linked.cpython-311.pyc",
+            "loose.pyc",
+        )
+    )
+
+
 @pytest.mark.parametrize(
     "text", ["", "[]", "{}", '{"files": []}', '{"files": {}, "signature": 1}', "\x00", "[" * 100_000]
 )

@@ -18,10 +18,10 @@ from tuneport.experiment import lock, project, two_files
 from tuneport.experiment.yamlread import parse_yaml
 from tuneport.porting import moves
 from tuneport.porting.rewrite import rename
-from tuneport.porting.upgrade import resume, upgrade
+from tuneport.porting.upgrade import alone, resume, upgrade
 from tuneport.types import Key
 
-from .core_support import SLOW, World, codes, forget, tp, tp_json
+from .core_support import FLAGS, SLOW, World, codes, forget, tp, tp_json
 
 MOVED = {
     "old_rate": "optim.lr",
@@ -257,6 +257,63 @@ def test_a_note_of_somebody_else_is_not_followed(world: World, name: str) -> Non
     (path / two_files.NOTE).write_text(json.dumps({name: {"was": "", "text": "\ud800"}}))
     with pytest.raises(Invalid, match="is no note of an upgrade"):
         resume("exp")
+
+
+def test_a_link_is_not_replaced_and_what_it_leads_to_not_changed(world: World) -> None:
+    path = world.experiment(config="batch: 16\n", version="2.0.0")
+    shared = world.root / "shared.yaml"
+    (path / "config.yaml").rename(shared)
+    (path / "config.yaml").symlink_to(shared)
+    before = (path / lock.NAME).read_bytes()
+    done = tp("recipe", "upgrade", "exp", "--framework-version", "2.2.0", "--yes", cwd=world.root)
+    assert done.returncode == 3 and f"is a link to {shared}" in done.stderr
+    assert (path / "config.yaml").is_symlink() and shared.read_text() == "batch: 16\n"
+    assert (path / lock.NAME).read_bytes() == before
+    shared.write_text("train: {seed: 3}\n")  # nothing of it moves: the lock alone is written
+    done = tp("recipe", "upgrade", "exp", "--framework-version", "2.2.0", "--yes", cwd=world.root)
+    assert done.returncode == 0, done.stderr
+    assert (path / "config.yaml").is_symlink() and (path / lock.NAME).read_bytes() != before
+
+
+def test_of_two_upgrades_at_once_one_is_refused(world: World) -> None:
+    path = world.experiment(config="batch: 16\n", version="2.0.0")
+    asked = ("recipe", "upgrade", "exp", "--framework-version", "2.2.0", "--yes")
+    with alone("exp"):
+        done = tp(*asked, cwd=world.root)
+        assert done.returncode == 6 and "another upgrade of exp is under way" in done.stderr
+        assert (path / "config.yaml").read_text() == "batch: 16\n"
+    assert tp(*asked, cwd=world.root).returncode == 0
+    assert (path / "config.yaml").read_text() == "train.batch: 16\n"
+
+
+def test_submit_moves_the_lock_alone_only_where_that_is_all(world: World) -> None:
+    path = world.experiment(config="batch: 16\n", version="2.0.0")
+    before = (path / lock.NAME).read_bytes()
+    asked = ("submit", "exp", *FLAGS, "--upgrade-recipe", "--framework-version", "2.2.0", "--dry-run")
+    done = tp(*asked, cwd=world.root)
+    assert done.returncode == 3 and "does not fit 2.2.0" in done.stderr and "batch" in done.stderr
+    assert "tp recipe upgrade exp --framework-version 2.2.0" in done.stderr
+    assert (path / lock.NAME).read_bytes() == before
+    (path / "config.yaml").write_text("train.batch: 16\n")
+    done = tp(*asked, cwd=world.root)
+    assert done.returncode == 0, done.stderr
+    assert "lock: framework.version: 2.0.0 -> 2.2.0" in done.stderr
+    (path / "config.yaml").write_text("batch: 16\n")  # its lock is current: there is nothing to move
+    assert tp(*asked, cwd=world.root).returncode == 3
+    assert (path / "config.yaml").read_text() == "batch: 16\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "new"),
+    [
+        ("&k old: 1 # x\n", {"old": "new.name"}, "&k new.name: 1 # x\n"),
+        ("!!str old: 1\n", {"old": "new"}, "!!str new: 1\n"),
+        ('a:\n  &k !!str "b": &v 1\n', {"a.b": "c.d"}, '&k !!str "c.d": &v 1\n'),
+        ("a:\n  !!str b: &v {c: 1}\nd: *v\n", {"a.b": "a.x"}, "a:\n  !!str x: &v {c: 1}\nd: *v\n"),
+    ],
+)
+def test_anchors_and_tags_of_a_key_stay(text: str, names: dict[str, str], new: str) -> None:
+    assert rename(text, names) == (new, {})
 
 
 def test_what_is_left_is_said_by_the_exit_code(world: World) -> None:

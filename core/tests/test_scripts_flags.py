@@ -61,6 +61,10 @@ def test_what_is_not_known_is_left_out() -> None:
     assert "default" not in flag("'--n', type=int, default=os.cpu_count()")
     assert "default" not in flag("'--hidden', default=argparse.SUPPRESS")
     assert "choices" not in flag("'--n', choices=models.names()")
+    assert flag("'--n', choices=models.names()")["computed"] == ["choices"]
+    assert "computed" not in flag("'--n', choices=['a'], default=None")
+    assert "default" not in flag("'--when', action=Later"), "the class may have one of its own"
+    assert flag("'--when', action=Later, default=None")["default"] is None
 
 
 def test_names_lines_and_spellings() -> None:

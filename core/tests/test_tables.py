@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from tuneport.experiment import tables
+from tuneport.experiment import rows, tables
 
 
 def lines(path: Path, rows: list[Any]) -> dict[str, Any]:
@@ -34,6 +34,7 @@ def test_columns_fields_and_sources_of_json_lines(tmp_path: Path) -> None:
             "reward_model": {"record": 1, "null": 3},
             "n": {"number": 1},
             "tags": {"list": 1, "empty": 2, "null": 3},
+            "tags[]": {"text": 1},
             "reward_model.style": {"text": 1, "absent": 2},
             "reward_model.ground_truth": {"absent": 1, "text": 2},
         },
@@ -47,6 +48,8 @@ def test_shapes_tell_text_from_messages_and_where_each_begins(tmp_path: Path) ->
     assert lines(tmp_path / "a.jsonl", rows)["shapes"] == {
         "a": {"text": 1, "messages": 2, "absent": 3, "empty": 4},
         "b": {"messages": 1, "list": 2, "bool": 3, "number": 4},
+        "b[]": {"record": 2},
+        "b[].from": {"text": 2},
     }
 
 
@@ -79,6 +82,77 @@ def test_of_a_long_file_only_what_is_certain(tmp_path: Path) -> None:
     assert found["rows"] == 3001
     assert found["data_source_values"] == ["a"]
     assert "column_fields" not in found
+    assert found["unseen"] == "the first 1,000 of its 3,001 rows were judged"
+
+
+def test_of_a_file_that_is_not_read_to_its_end_the_first_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "SAMPLE", 1000)
+    monkeypatch.setattr(tables, "_PARSED", 10)
+    found = lines(tmp_path / "a.jsonl", [{"a": "x"}] * 200 + [{"a": 1}])
+    assert "rows" not in found and found["shapes"] == {"a": {"text": 1}}
+    assert found["unseen"] == "the first 10 of its rows were judged"
+    (tmp_path / "a.csv").write_text("a,n\n" + "x,1\n" * 400)
+    found = tables.read(tmp_path / "a.csv")
+    assert "rows" not in found and found["unseen"] == "the first 10 of its rows were judged"
+    assert found["shapes"] == {"a": {"text": 1}, "n": {}}  # all numbers so far is not yet a column of numbers
+
+
+def test_lists_of_records_are_counted_and_told_apart(tmp_path: Path) -> None:
+    records = [
+        {"c": [{"r": 0}, {"r": 1}]},
+        {"c": [{"r": 2}, {"r": 2}, {"r": 2}]},
+        {"c": [{"r": 0}, {"s": 1}]},
+    ]
+    found = lines(tmp_path / "a.jsonl", records)
+    assert found["counts"] == {"c": {2: 1, 3: 2}} and found["ties"] == {"c[].r": 2}
+    assert found["shapes"]["c[].r"] == {"number": 1, "absent": 3}
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        ("x", "messages"),
+        (None, "contents"),
+        (1, "contents"),
+        ([{"type": "text"}], "messages"),
+        ([1], "contents"),
+    ],
+)
+def test_what_a_message_says_is_text_or_parts(content: Any, kind: str) -> None:
+    assert rows.shape([{"role": "user", "content": content}]) == kind
+    assert rows.shape([{"role": "user", "content": None, "tool_calls": [{}]}]) == "messages"
+    assert rows.shape([{"role": 1, "content": "x"}]) == "contents"
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [
+        (b'{"a": 1, "a": 2}', 'it says "a" twice'),
+        (b'{"a": [{"b": 1, "b": 2}]}', 'it says "b" twice'),
+        (b'{"a": "\\ud800"}', "it holds half of a surrogate pair, which is no character"),
+        (b'{"\\udc00": 1}', "it holds half of a surrogate pair, which is no character"),
+        (b'{"a": "\\ud83d\\ude00"}', ""),
+        (b'{"a": ' + b"9" * 5000 + b"}", ""),
+        (b'{"a": "\xff"}', "it is not UTF-8"),
+    ],
+)
+def test_rows_that_readers_of_json_refuse(tmp_path: Path, line: bytes, wrong: str) -> None:
+    """As pyarrow.json.read_json takes and refuses them; long integers are large numbers there."""
+    (tmp_path / "a.jsonl").write_bytes(b'{"a": 1}\n' + line + b"\n")
+    assert tables.read(tmp_path / "a.jsonl").get("broken", (2, "")) == (2, wrong)
+    if b"\xff" not in line:
+        (tmp_path / "a.json").write_bytes(b'[{"a": 1},\n' + line + b"]")
+        assert tables.read(tmp_path / "a.json").get("broken", (2, "")) == (2, wrong)
+
+
+def test_more_fields_than_columns(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('a,b\n"1\n2",x\n1,2,3\n1\n')
+    found = tables.read(tmp_path / "a.csv")
+    assert found["broken"] == (4, "it has 3 fields, and the first line names 2 columns")
+    (tmp_path / "a.csv").write_text("a,b\n1\n")
+    assert tables.read(tmp_path / "a.csv")["shapes"] == {"a": {"number": 1}, "b": {"null": 1}}
 
 
 NOTHING = {"columns": [], "column_types": {}, "column_fields": {}, "columns_blank": [], "shapes": {}}
@@ -99,7 +173,13 @@ NOTHING = {"columns": [], "column_types": {}, "column_fields": {}, "columns_blan
         ),
         ('{"a"', {"broken": (1, "it is no JSON: Expecting ':' delimiter")}),
         ("[" * 100_000, {"broken": (1, "it is nested too deep")}),
-        ('{"a": "' + "x" * (1 << 20) + '"}\n', {"columns": []}),
+        (
+            '{"a": "' + "x" * (1 << 20) + '"}\n',
+            {
+                "columns": [],
+                "unseen": "its first row is longer than 1 MiB, so none was looked into",
+            },
+        ),
     ],
 )  # fmt: skip
 def test_odd_lines(tmp_path: Path, text: str, found: dict[str, Any]) -> None:
@@ -114,7 +194,7 @@ def test_kinds(tmp_path: Path) -> None:
     for name in ("a.txt", "gone.jsonl", "gone.parquet", "gone.json", "gone.npz"):
         assert tables.read(tmp_path / name) == {}
     (tmp_path / "b.jsonl").write_bytes(b"\xff\xfe\n")
-    assert tables.read(tmp_path / "b.jsonl") == {"broken": (1, "it is no JSON: not UTF-8")}
+    assert tables.read(tmp_path / "b.jsonl") == {"broken": (1, "it is not UTF-8")}
 
 
 def test_values_between_separators_are_what_a_reader_makes_of_them(tmp_path: Path) -> None:
@@ -140,8 +220,14 @@ def test_a_document_of_records_is_read_as_lines_of_them_are(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ('{"data": [\n{"a": 1}]}', {"columns": []}),
-        ('[{"a": 1}, 2]', {"broken": (2, "it holds a int, not a record")}),
+        (
+            '{"data": [\n{"a": 1}]}',
+            {
+                "columns": [],
+                "unseen": "it is no list of records and no lines of them, so its rows were not looked into",
+            },
+        ),
+        ('[{"a": 1}, 2]', {"broken": (2, "it holds a number, not a record")}),
         ("[{", {}),
         ("[" * 100_000, {}),
         ("", {**NOTHING, "rows": 0}),
@@ -178,11 +264,14 @@ def test_the_rows_of_a_saved_folder(tmp_path: Path) -> None:
     (tmp_path / "many/dataset_dict.json").write_text('{"splits": ["train", "test"]}')
     assert tables.read(tmp_path / "many") == found
     (tmp_path / "many/dataset_dict.json").write_text('{"splits": ["test"]}')
-    assert tables.read(tmp_path / "many") == {"columns": []}
+    lacks = "it has no split `train`, so its rows were not looked into"
+    assert tables.read(tmp_path / "many") == {"columns": [], "unseen": lacks}
     chosen = saved(tmp_path / "chosen", rows, _indices_data_files=[{"filename": "indices.arrow"}])
-    assert tables.read(chosen) == {"columns": ["p", "l"], "format": "saved"}
+    unseen = "it is a choice of rows that was saved with indices, so its rows were not looked into"
+    assert tables.read(chosen) == {"columns": ["p", "l"], "format": "saved", "unseen": unseen}
     long = tables.read(saved(tmp_path / "long", [{"t": str(n)} for n in range(1001)]))
     assert "rows" not in long and long["shapes"] == {"t": {"text": 1}}
+    assert long["unseen"] == "the first 1,000 of its rows were judged"
 
 
 @pytest.mark.parametrize("what", ["cut", "empty", "gone", "state", "outside", "no features"])
@@ -225,6 +314,10 @@ def test_arrays(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "b.npz", images=images, labels=np.array(["a", "b"]))
     found = tables.read(tmp_path / "b.npz")
     assert found["shapes"] == {"images": {"list": 0}, "labels": {"text": 0}} and "rows" not in found
+    assert found["lengths"] == {"images": 5, "labels": 2}
+    for dtype in ("int8", "<i2", ">i4", "int64"):
+        np.savez(tmp_path / "a.npz", images=images, labels=np.array([0, -100, 3, -1, 2], dtype))
+        assert tables.read(tmp_path / "a.npz")["shapes"]["labels"] == {"number": 0, "negative": 4}
     (tmp_path / "c.npz").write_bytes(b"PK")
     assert tables.read(tmp_path / "c.npz") == {}
 

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from tuneport.errors import Invalid, NotFound
 from tuneport.experiment.yamlread import read_yaml
-from tuneport.upstream import adopt_review
+from tuneport.upstream import adopt_release, adopt_review
 from tuneport.upstream.adopt import Adoption, adopt, target
+from tuneport.upstream.scan import Scan
 
 from .core_support import World, forget, tp, tp_json
 
@@ -239,6 +240,31 @@ def test_a_changed_default_and_an_unmet_requirement_are_said(mill: World) -> Non
     sheet = adopt_review.document(adoption)
     assert sheet["failed"] == ["any: it needs sums >=3 and 2.0 is pinned"]
     assert any("default of stones" in line and "2 -> 4" in line for line in sheet["decide"])
+
+
+def test_what_the_base_leaves_open_is_for_a_person_and_no_failure() -> None:
+    spec = {"runtime": {"venv": {"variants": {"any": {"requirements": ["mill==1.0", "cogs==1.0"]}}}}}
+    wanted = {"sums": ">=2", "cogs": ">=2", "fresh": "", "odd": '; platform_system == "Nowhere"'}
+    scan = Scan("mill", "1.1", "mill", "1.1", {}, requirements=wanted)
+    failed, left_open = adopt_release.unmet(spec, scan, {"sums": ">=1", "cogs": ">=1"})
+    assert left_open == ["any: it needs sums >=2, which is not pinned"]
+    assert failed == ["any: it needs cogs >=2 and 1.0 is pinned", "any: it needs fresh, which is not pinned"]
+
+
+@pytest.mark.upstream  # pip fetches, and a process of its own proves: seconds
+def test_a_framework_whose_methods_read_another_surface_gets_none(mill: World) -> None:
+    """What changed is then told by the code of both."""
+    (mill.manifests / "mill/surfaces/1.0.json").unlink()
+    release = mill.manifests / "mill/releases/1.0.yaml"
+    release.write_text(release.read_text().replace("surface: 1.0.json\n", ""))
+    method = mill.manifests / "mill/methods/grind.yaml"
+    method.write_text(method.read_text().replace("entry: mill.train", "surface: {script: train.py}"))
+    forget()
+    adoption = adopt("mill", "1.1")
+    assert list(adoption.files) == ["mill/releases/1.1.yaml"]
+    assert "surface:" not in adoption.files["mill/releases/1.1.yaml"]
+    assert [move.new for move in adoption.difference.moved] == ["grain_size"]
+    assert [key.key for key in adoption.difference.removed] == ["speed"]
 
 
 def test_what_cannot_be_adopted_is_said_before_anything_is_read(

@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -20,6 +21,7 @@ from tuneport.cli.group import tp
 from tuneport.errors import Invalid, NotFound, TuneportError, Unavailable
 from tuneport.registry.schemas import problems, schema
 from tuneport.upstream import archives
+from tuneport.upstream.artefacts import obtain
 from tuneport.upstream.scan import Scan, scan
 
 PARSER = """
@@ -231,7 +233,52 @@ def test_a_release_that_no_manifest_has() -> None:
     assert caught.value.code == "framework-unknown"
 
 
+def test_a_folder_with_nothing_to_read_is_said_to_be_empty(tmp_path: Path) -> None:
+    (tmp_path / "empty" / ".git").mkdir(parents=True)
+    (tmp_path / "empty" / "notes.bin").write_text("x")
+    with pytest.raises(Invalid, match="empty holds no file that is read"):
+        read(tmp_path / "empty")
+    (tmp_path / "empty" / "a.py").write_text("")
+    with pytest.raises(Invalid, match="does not say its name") as caught:
+        read(tmp_path / "empty", release="1.0")
+    assert "pyproject.toml" in caught.value.hint
+
+
+def test_a_wheel_is_the_release_that_it_says(tmp_path: Path) -> None:
+    path = wheel(tmp_path, {"mill/__init__.py": "", "mill/train.py": PARSER})
+    assert read(path, release="1").version == "1"
+    with pytest.raises(Invalid, match=r"is mill 1\.0, not 2\.0"):
+        read(path, release="2.0")
+
+
+def test_a_package_that_is_not_read_beside_it_is_refused(tmp_path: Path) -> None:
+    path = wheel(tmp_path, {"mill/__init__.py": "", "mill/train.py": PARSER})
+    with pytest.raises(Invalid, match=r"'torch==2\.6' is not read beside mill: nothing is") as caught:
+        scan(path, beside=["torch==2.6"])
+    assert caught.value.code == "upstream-with"
+
+
 # --- the network
+
+
+def test_the_wheel_of_another_platform_is_fetched_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = wheel(tmp_path, {"mill/__init__.py": "", "mill/train.py": PARSER})
+    with zipfile.ZipFile(made, "a") as archive:  # what pip asks of a wheel
+        archive.writestr("mill-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: false\n")
+    index = tmp_path / "index"
+    index.mkdir()
+    made.rename(index / "mill-1.0-cp310-cp310-macosx_14_0_arm64.whl")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(index))
+    wanted = {"python": "3.10", "platform": "macosx_14_0_arm64"}
+    found = obtain("mill==1.0", wanted)
+    assert (found.metadata.name, found.metadata.version) == ("mill", "1.0")
+    with pytest.raises(NotFound):
+        obtain("mill==1.0", {**wanted, "platform": "win_amd64"})
+    shutil.rmtree(index)
+    assert obtain("mill==1.0", wanted).facts == found.facts
 
 
 def test_without_a_network_it_ends_soon_and_says_so(tmp_path: Path) -> None:

@@ -22,8 +22,10 @@ import types
 import warnings
 from pathlib import Path
 
+import verl_separate
+
 RL, SFT = "verl.trainer.main_ppo", "verl.trainer.sft_trainer"
-CONFIGS = {RL: "ppo_trainer", SFT: "sft_trainer_engine"}
+CONFIGS = {RL: "ppo_trainer", SFT: "sft_trainer_engine", **verl_separate.CONFIGS}
 STOOD_IN = [
     "transfer_queue",
     "vllm",
@@ -47,6 +49,7 @@ IMPORTED = [
     "verl.workers.engine_workers",
     "verl.workers.rollout.replica",
     "verl.experimental.reward_loop.reward_manager.registry",
+    *verl_separate.IMPORTED,
 ]
 VLLM = "0.18.0"
 
@@ -191,9 +194,14 @@ def read_once(tree):
         return copy.deepcopy(parsed[name])
 
     OmegaConf.load = loaded
-    for config in CONFIGS.values():
-        with initialize_config_dir(f"{tree}/verl/trainer/config", version_base=None):
+    os.chdir(tree)  # where the separate programs look for the trainer's files
+    for entry, config in CONFIGS.items():
+        with initialize_config_dir(folder(tree, entry), version_base=None):
             compose(config)
+
+
+def folder(tree, entry):
+    return f"{tree}/{verl_separate.FOLDERS.get(entry, 'verl/trainer/config')}"
 
 
 def tiny_model():
@@ -372,8 +380,10 @@ def run(tree, case):
     from hydra import compose, initialize_config_dir
 
     try:
-        with stage("compose"), initialize_config_dir(f"{tree}/verl/trainer/config", version_base=None):
+        with stage("compose"), initialize_config_dir(folder(tree, case["entry"]), version_base=None):
             config = compose(CONFIGS[case["entry"]], overrides=case["args"])
+        if case["entry"] in verl_separate.CONFIGS:
+            verl_separate.train(config, case["entry"], sys.modules[__name__])
         (train if case["entry"] == RL else tune)(config)
     except Reached:
         return {"accepted": True, "stage": "", "error": ""}

@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from tuneport.checks import columns, composed, launched, launcher_file, surface
+from tuneport.checks import columns, composed, launched, launcher_file, programs, surface
 from tuneport.checks import rules as rules_module
 from tuneport.checks.undecided import UNDECIDED, Watched, depends
 from tuneport.checks.undecided import keys as undecided_keys
@@ -231,9 +231,13 @@ def _check_chain(framework: str, version: str, entry: str, run: Invocation, aske
         findings += _against(asked.method, framework, version, entry, None)
         return _unjudged(framework, catalog.release(framework, version, entry), entry, findings, run)
     release = catalog.release(framework, version, entry, {"--config": found.config})
-    applied = chain_read.applied(found, release.keys)
+    applied = chain_read.applied(found, release.keys, _moves(release))
     findings += applied.findings
     return _judge(framework, release, entry, run, asked, applied, findings)
+
+
+def _moves(release: Release) -> dict[str, str]:
+    return {move["from"]: move["to"] for move in release.spec.get("moves", ())}
 
 
 def _unless(finding: Finding) -> Finding:
@@ -267,7 +271,7 @@ def _composed(
         findings += [*error.findings, *_against(asked.method, framework, version, entry, None)]
         release = catalog.release(framework, version, entry)
         return _unjudged(framework, release, entry, findings, run)
-    applied = apply(overrides, release.keys)
+    applied = apply(overrides, release.keys, _moves(release))
     findings += applied.findings
     return _judge(framework, release, entry, run, asked, applied, findings)
 
@@ -363,13 +367,14 @@ def _judge(
     findings += surface.check(context, {}, judged)
     undecided: list[str] = []
     if method.spec:
-        checks, inert = catalog.rules(framework, release.version, method.spec.get("rules", []))
+        checks, inert = programs.rules(method, release.version)
         more = open_questions.variables(method, unknown, run.env)
-        ruled, undecided = rules_module.apply(context, checks, inert, unknown, more)
+        seen_as, unknown = programs.as_read(context, unknown)
+        ruled, undecided = rules_module.apply(seen_as, checks, inert, unknown, more)
         findings = [*composed.softened(context, findings, ruled), *ruled]
-        findings += columns.check(context, unknown)
+        findings += columns.check(seen_as, unknown)
         findings += launched.check(run, held, config)
-        findings += _hook_findings(context, unknown)
+        findings += _hook_findings(seen_as, unknown)
     name = "" if method.id == framework else method.id
     said, open_rules = tuple(ordered(findings)), tuple(undecided)
     return Checked(framework, release.version, entry, name, said, open_rules, context, run, unread)
@@ -463,7 +468,8 @@ def _against(
 
 def _method(framework: str, version: str, entry: str, wanted: str, config: Mapping[str, Json]) -> Method:
     """The method that a command runs: the one whose identity holds, the one that pins most first. Where
-    none does, one of the same entry point is borrowed for its rules, without its identity."""
+    none does, one of the same entry point is borrowed for its rules, without its identity; where no method
+    runs the program, what is known of the program serves."""
     if wanted:
         return catalog.method(wanted, version)
     best: tuple[int, Method] | None = None
@@ -481,7 +487,8 @@ def _method(framework: str, version: str, entry: str, wanted: str, config: Mappi
         others = [method.spec.get("rules", ()) for method in candidates(framework, version, entry)]
         shared = [topic for topic in spare.spec.get("rules", ()) if all(topic in rules for rules in others)]
         return spare._replace(id=framework, spec={**spare.spec, "identity": {}, "rules": shared})
-    return Method(framework, framework, "", {}, {}, "")
+    known = catalog.program(framework, version, entry)
+    return known or Method(framework, framework, "", {}, {}, "")
 
 
 @lru_cache(maxsize=64)

@@ -113,7 +113,9 @@ def _compile(
         topology=asked.topology,
         facts=facts,
         files=files,
-        rules=catalog.rules(method.framework, version, method.spec.get("rules", [])),
+        rules=catalog.rules(
+            method.framework, version, method.spec.get("rules", []), method.spec.get("gates", ())
+        ),
         param_origins=asked.param_origins,
         appended=_appended(written),
         today=time.strftime("%Y-%m-%d", time.gmtime()),

@@ -1,57 +1,47 @@
-"""Which methods read the rows that a file has, with nothing set."""
+"""Which methods read the rows that a file has, set up as `tp new` writes them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
-from tuneport.checks.columns import kinds, readings
+from tuneport.checks import columns
 from tuneport.errors import TuneportError
+from tuneport.experiment import create, lock
+from tuneport.experiment.request import Flags
 from tuneport.registry import catalog
-from tuneport.types import Json, Method
 
 
-def methods(framework: str, facts: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
+def methods(framework: str, file: Path) -> Iterator[tuple[str, str]]:
     """(method, what it does), in the catalogue's order.
 
     Args:
         framework: only its methods; all where it is empty.
-        facts: what `tables.read` tells of the file.
+        file: rows to train on, absolute.
     """
     for name, _, problem in catalog.methods(framework):
         if problem:
             continue
         try:
             method = catalog.method(name)
+            if columns.readings(method) and fits(name, file):
+                yield name, str(method.spec.get("summary") or method.title)
         except TuneportError:  # said by whoever needs it
             continue
-        if fits(method, facts):
-            yield name, str(method.spec.get("summary") or method.title)
 
 
-def fits(method: Method, facts: Mapping[str, Json]) -> bool:
-    """Whether one of the method's readings takes these rows, and all that it makes beside (`also`). Columns
-    that keys name go by their usual names; one that no key names is not asked for."""
-    own = [spec for spec in readings(method) if not spec.get("also")]
-    return any(_takes(spec, facts) for spec in own) and all(
-        _takes(spec, facts) for spec in readings(method) if spec.get("also")
-    )
+def fits(method: str, file: Path) -> bool:
+    """Whether a new experiment with this training data reads its rows, with nothing else set.
 
+    Raises:
+        TuneportError: the method's manifest or templates are broken.
+    """
+    from tuneport import workflow
 
-def _takes(spec: Mapping[str, Any], facts: Mapping[str, Json]) -> bool:
-    shapes: Mapping[str, Mapping[str, int]] = facts.get("shapes", {})
-    there = {*facts["columns"], *shapes}
-    for form in spec["rows"]:
-        usual = {_usual(spec, name): wants for name, wants in form.items()}
-        usual.pop("", None)
-        if usual and all(
-            name in there and set(shapes.get(name, ())) <= {*kinds(wants), "empty"}
-            for name, wants in usual.items()
-        ):
-            return True
-    return False
-
-
-def _usual(spec: Mapping[str, Any], name: str) -> str:
-    named = spec.get("named", {})
-    return str(named[name].get("otherwise", "")) if name in named else name
+    made = lock.make(method, catalog.default_release(method.partition("/")[0]))
+    with tempfile.TemporaryDirectory() as scratch:
+        place = Path(scratch) / "new"
+        create.write_folder(place, {**catalog.templates(method), lock.NAME: lock.text(made)})
+        compiled = workflow.validate(str(place), Flags(train_data=str(file))).compiled
+    return compiled is not None and columns.takes(compiled.context)

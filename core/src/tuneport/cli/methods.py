@@ -42,7 +42,8 @@ def command(method: str, kind: str, framework_version: str, as_json: bool) -> No
     """List every method, a framework's methods (ID is a framework), or one method's parameters.
 
     --data lists the methods for the data that one has, such as pairs, good-bad-labels or verifiable-answers.
-    A file, or a folder that `datasets` saved, is looked into: listed is what reads its rows as they are.
+    A file, or a folder that `datasets` saved, is looked into: listed is what reads its rows as they are, set
+    up as `tp new` does.
     """
     if kind == "list":
         _kinds(as_json)
@@ -97,7 +98,7 @@ def _for_data(framework: str, kind: str, as_json: bool) -> None:
 
 
 def _for_file(framework: str, file: str, as_json: bool) -> None:
-    """The methods that read the rows of a file as they are, with nothing set."""
+    """The methods that read the rows of a file as they are, set up as `tp new` does."""
     from tuneport.checks import fitting
     from tuneport.errors import UsageError
     from tuneport.experiment import tables
@@ -105,8 +106,13 @@ def _for_file(framework: str, file: str, as_json: bool) -> None:
     facts = tables.read(Path(file))
     if not facts.get("columns"):
         hint = f"it may be one of {', '.join(tables.KINDS)}, or a folder that `datasets` saved"
-        raise UsageError(f"no rows are seen in {file}", code="usage", hint=hint)
-    found = list(fitting.methods(framework.partition("/")[0], facts))
+        why = (
+            f"line {facts['broken'][0]}: {facts['broken'][1]}"
+            if "broken" in facts
+            else facts.get("unseen", "")
+        )
+        raise UsageError(f"no rows are seen in {file}" + (f": {why}" if why else ""), code="usage", hint=hint)
+    found = list(fitting.methods(framework.partition("/")[0], Path(file).absolute()))
     if as_json:
         listed = [{"method": method, "summary": summary} for method, summary in found]
         print_json({"ok": True, "data": file, "columns": facts["columns"], "methods": listed})

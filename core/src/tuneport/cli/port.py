@@ -37,7 +37,7 @@ def command(experiment: str, method: str, name: str, flags: Any, as_json: bool) 
         document["parameters"] = [
             {
                 "name": row.name,
-                "from": row.value,
+                "from": row.value if row.word is None else row.word,
                 "to": made.after.get(row.name),
                 "how": row.how,
                 "why": row.why,
@@ -53,12 +53,17 @@ def command(experiment: str, method: str, name: str, flags: Any, as_json: bool) 
         print_json(document)
         return 0 if made.ok else 3
     rows = [
-        [row.name, _show(row.value), _show(made.after.get(row.name)), row.why if row.how != "kept" else ""]
+        [
+            row.name,
+            _show(row.value if row.word is None else row.word),
+            _show(made.after.get(row.name)),
+            row.why if row.how != "kept" else "",
+        ]
         for row in made.rows
     ]
-    rows += [
-        [word, "", _show(value), f"{made.source} has no such parameter"] for word, value in made.only.items()
-    ]
+    for word, value in made.only.items():
+        why = "leaves it open" if word in made.unsaid else "has no such parameter"
+        rows.append([word, "", _show(value), f"{made.source} {why}"])
     data(table([list(map(printable, row)) for row in rows], ("parameter", made.source, made.method, "")))
     steps = [
         [word, _show(made.steps[0].get(word)), _show(made.steps[1].get(word))] for word in _words(made.steps)

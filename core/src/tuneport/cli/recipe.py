@@ -68,15 +68,16 @@ def upgrade(experiment: str, framework_version: str, method: str, yes: bool, as_
     """
     from tuneport.porting import upgrade as upgrading
 
-    if upgrading.resume(experiment):
-        talk(f"{experiment}: completed an upgrade that was interrupted")
-    plan = upgrading.upgrade(experiment, framework_version, method)
-    touched = plan.after != plan.before or bool(plan.left and plan.lock_changes)
-    if not as_json:
-        _show(plan)
-    write = yes or not touched or (not as_json and _asked())
-    if write:
-        plan.apply()
+    with upgrading.alone(experiment):
+        if upgrading.resume(experiment):
+            talk(f"{experiment}: completed an upgrade that was interrupted")
+        plan = upgrading.upgrade(experiment, framework_version, method)
+        touched = plan.after != plan.before or bool(plan.left and plan.lock_changes)
+        if not as_json:
+            _show(plan)
+        write = yes or not touched or (not as_json and _asked())
+        if write:
+            plan.apply()
     if as_json:
         left = [{"key": row.key, "line": row.line, "why": row.why} for row in plan.left]
         document = {"ok": write and not plan.left, "written": write, "changes": plan.lock_changes}

@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 @click.command("submit")
 @experiment_argument
 @request_flags
-@click.option("--upgrade-recipe", is_flag=True, help="Move the lock to the installed recipe first.")
+@click.option(
+    "--upgrade-recipe",
+    is_flag=True,
+    help="Move the lock to the installed recipe first. Refused where keys of config.yaml moved as well.",
+)
 @click.option("--dry-run", is_flag=True, help="Print the fleet's own request and submit nothing.")
 @click.option("--follow", is_flag=True, help="Follow the log until the job ends; exit 1 if it fails.")
 @json_option
@@ -30,10 +34,11 @@ def command(
     from tuneport.jobs import manager
 
     if upgrade_recipe:
-        from tuneport.experiment.create import upgrade_lock
+        from tuneport.porting import upgrade as upgrading
 
-        for change in upgrade_lock(experiment, flags.framework_version):
-            talk(f"lock: {change['field']}: {change['locked']} -> {change['installed']}")
+        with upgrading.alone(experiment):
+            for change in upgrading.lock_alone(experiment, flags.framework_version):
+                talk(f"lock: {change['field']}: {change['locked']} -> {change['installed']}")
     plan, report = workflow.plan(experiment, flags)
     if dry_run:
         request, shown = manager.render(plan, workflow.fleet_of(report), Experiment(experiment).path)

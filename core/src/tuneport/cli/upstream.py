@@ -62,8 +62,8 @@ def scan(
 ) -> None:
     """Show what RELEASE takes, asks for and checks.
 
-    RELEASE is NAME==VERSION (downloaded by pip), a wheel, a source archive or folder, or
-    FRAMEWORK@RELEASE for the surface that is installed here.
+    RELEASE is NAME==VERSION (downloaded by pip; of a range, the newest), a wheel, a source archive or
+    folder, or FRAMEWORK@RELEASE for the surface that is installed here.
     """
     from tuneport.errors import Unavailable
     from tuneport.upstream.scan import scan as read

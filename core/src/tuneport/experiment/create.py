@@ -106,19 +106,6 @@ def fresh_lock(
     return fresh, version, rows
 
 
-def upgrade_lock(name: str, version: str = "", method: str = "") -> list[dict[str, Json]]:
-    """Move an experiment's lock alone to the installed catalog; returns what changed, field by field.
-
-    Raises:
-        Invalid: there is no usable lock and no method was named.
-    """
-    written = project.read(name)
-    fresh, _, changes = fresh_lock(written, version, method)
-    if changes:
-        write_atomic(written.path / lock.NAME, lock.text(fresh))
-    return changes
-
-
 def write_atomic(path: Path, text: str, *, replace: bool = True) -> None:
     """Write a file so that a reader, or a crash, sees the old content or the new and nothing between.
 

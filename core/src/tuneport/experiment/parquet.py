@@ -63,6 +63,8 @@ def _facts(fields: dict[int, Any]) -> dict[str, Json]:
                 f"{name}.{field}": {_shape(_type(schema[at]), schema, at): 0} for field, at in below.items()
             }
         shapes[name] = {_shape(types[name], schema, position): 0}
+        if shapes[name] == {"list": 0}:
+            shapes |= _items(name, schema, position)
         position = _after(schema, position)
     if type(fields[3]) is not int or fields[3] < 0:
         raise ValueError("no number of rows")
@@ -74,6 +76,10 @@ def _facts(fields: dict[int, Any]) -> dict[str, Json]:
     shapes |= {name: {how: 0} for name, how in blank.items()}
     for name in _with_nulls(fields.get(4, [])) - blank.keys():
         shapes[name]["null"] = -1  # some row
+    if fields[3]:
+        facts["unseen"] = (
+            f"only the types of its columns were judged, not the values of its {fields[3]:,} rows"
+        )
     values = _constant(fields.get(4, []), "data_source")
     if values is not None:
         facts["data_source_values"] = values
@@ -108,13 +114,46 @@ def _type(element: dict[int, Any]) -> str:
     return _PHYSICAL[element[1]]
 
 
+def _item(schema: list[dict[int, Any]], position: int) -> int:
+    """Where the item of a list is in the schema: below its usual wrapping, where it has one."""
+    at = position
+    for _ in range(2):
+        below = list(_children(schema, at))
+        if len(below) != 1:
+            break
+        at = below[0]
+    return at
+
+
+def _items(name: str, schema: list[dict[int, Any]], position: int) -> dict[str, Json]:
+    """`column[]` and `column[].field` -> the kind of the items of a list, and of their fields."""
+    at = _item(schema, position)
+    if at == position or schema[at].get(3) == 2:  # a wrapping of a form that is not known
+        return {}
+    kind = _shape(_type(schema[at]), schema, at)
+    found: dict[str, Json] = {f"{name}[]": {kind: 0}}
+    if kind == "record":
+        for one in _children(schema, at):
+            found[f"{name}[].{_name(schema[one])}"] = {_shape(_type(schema[one]), schema, one): 0}
+    return found
+
+
 def _shape(kind: str, schema: list[dict[int, Any]], position: int) -> str:
     """What all values of a column are, in the words of `tables.shape`."""
     if kind in ("list", "map", "struct", "bool", "binary", "string"):
-        below = {_name(schema[at]) for at in range(position + 1, _after(schema, position))}
+        below = {_name(schema[at]): at for at in _children(schema, _item(schema, position))}
         plain = {"string": "text", "map": "list", "struct": "record", "binary": "record"}
-        return "messages" if kind == "list" and {"role", "content"} <= below else plain.get(kind, kind)
+        if kind != "list" or not {"role", "content"} <= below.keys():
+            return plain.get(kind, kind)
+        said = [schema[below[name]] for name in ("role", "content")]
+        return "contents" if any(_counts(element) for element in said) else "messages"
     return "number"
+
+
+def _counts(element: dict[int, Any]) -> bool:
+    """Whether an element holds numbers or truth values; not one that holds nulls alone."""
+    plain = not element.get(5, 0) and 11 not in (element.get(10) or {})
+    return plain and _type(element) not in ("string", "binary", "list")
 
 
 def _after(schema: list[dict[int, Any]], position: int) -> int:

@@ -183,7 +183,8 @@ def _fact(words: Mapping[str, Any], line: int) -> dict[str, Json]:
     if not isinstance(action, str):
         action = "boolean_optional" if action == Symbol("argparse.BooleanOptionalAction") else "custom"
     fact: dict[str, Json] = {"types": ["any"], "action": action, "line": line}
-    default = plain(words.get("default"))
+    # A class of the script's own may have a default of its own.
+    default = plain(words.get("default", UNKNOWN if action == "custom" else None))
     if action in ("store_true", "store_false", "store_const"):
         # The key says whether the option is given, whatever its absence means to the script.
         fact["types"] = ["bool"]
@@ -202,6 +203,8 @@ def _fact(words: Mapping[str, Any], line: int) -> dict[str, Json]:
     choices = plain(words.get("choices"))
     if isinstance(choices, list) and choices:
         fact["choices"] = choices
+    elif choices not in (None, []):
+        fact["computed"] = ["choices"]
     if action in ("store", "append", "extend"):
         fact |= _typed(words, default, many=action != "store" or nargs not in (None, "?"))
     return fact

@@ -30,7 +30,7 @@ def read_flags(source: str, filename: str = "train.py") -> dict[str, Json]:
         flags: name, with underscores for dashes -> types (as a surface has them), style (the option as
             it is written on the command line), action (argparse's word, `custom` for a class), required,
             line, and where known and applicable default, choices, nargs, dest, converter (`bool`: any
-            text but the empty one is true).
+            text but the empty one is true), computed (names of facts that only a run can tell).
         positionals: names of arguments that are no options.
         undecided: why the facts are incomplete, one line each.
     """

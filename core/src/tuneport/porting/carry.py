@@ -19,12 +19,14 @@ How = Literal["kept", "switch", "off", "idle", "own words", "no counterpart", "o
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One parameter of the source, and what becomes of it; `why` where it does not come along."""
+    """One parameter of the source, and what becomes of it; `why` where it does not come along, `word` where
+    the source says the value by another word."""
 
     name: str
     value: Json
     how: How
     why: str = ""
+    word: Json = None
 
 
 def carried(
@@ -41,7 +43,7 @@ def carried(
     for name in catalog.vocabulary():
         if name not in said or not (said[name].asked or name in shapes_result()):
             continue
-        if name not in before and not said[name].asked and _is_off(name, said):
+        if name not in before and not said[name].asked and is_off(name, said):
             continue  # what does nothing there and here needs no counterpart
         row = _row(name, said, source, target)
         if row.how in ("kept", "switch"):
@@ -62,21 +64,21 @@ def carried(
 def _row(name: str, said: Mapping[str, Said], source: Method, target: Method) -> Row:
     value, word = said[name].value, catalog.vocabulary()[name]
     switch = word.get("switch", "")
-    if switch in target.params and switch not in said and _is_off(name, said):
+    if switch in target.params and switch not in said and is_off(name, said):
         return Row(name, value, "off", f"{target.id} says so by {switch}")
-    if switch and _is_off(switch, said):
+    if switch and is_off(switch, said):
         if "neutral" not in word or name not in target.params or switch in target.params:
             return Row(name, value, "off", f"{switch} is off")
         return Row(name, word["neutral"], "switch", f"{switch} is off")
     if name not in target.params:
         return Row(name, value, "no counterpart", f"{target.id} has no such parameter")
-    if name in own_words() and source.framework != target.framework:
+    if name in own_words() and source.framework != target.framework and not alike(name, value):
         return Row(name, value, "own words", f"{target.framework} has words of its own: set it by hand")
     problems = []
-    for form in _forms(value, target.params[name].schema):
+    for form in [*_forms(value, target.params[name].schema), *alike(name, value)]:
         problem = next(iter(values.check({name: form}, target, "params")), None)
         if problem is None:
-            return Row(name, form, "kept")
+            return Row(name, form, "kept", word=value if isinstance(form, str) and form != value else None)
         problems.append(problem.message)
     return Row(name, value, "out of range", problems[0])
 
@@ -93,12 +95,19 @@ def _forms(value: Json, schema: Mapping[str, Json]) -> Iterator[Json]:
         yield value[0]
 
 
-def _is_off(name: str, said: Mapping[str, Said]) -> bool:
+def alike(name: str, value: Json) -> list[Json]:
+    """The words for the same thing, this one among them, of a parameter whose words are known (`same` of the
+    vocabulary)."""
+    groups = catalog.vocabulary()[name].get("same", ())
+    return next((list(group) for group in groups if value in group), [])
+
+
+def is_off(name: str, said: Mapping[str, Said]) -> bool:
     """Whether a parameter is off: false, or the number that says `not at all`, or its own switch is off."""
     word = catalog.vocabulary()[name]
     value = said[name].value if name in said else None
     nothing = value is False or ("neutral" in word and value == word["neutral"])
-    return nothing or ("switch" in word and _is_off(word["switch"], said))
+    return nothing or ("switch" in word and is_off(word["switch"], said))
 
 
 def _said_twice(params: Mapping[str, Json], target: Method) -> Iterator[str]:
@@ -140,11 +149,7 @@ def _neutral(
         word = catalog.vocabulary()[name]
         if name in said or name in params or name not in before or not word.get("result"):
             continue
-        if (
-            "neutral" not in word
-            or _is_off(name, now)
-            or _is_spoken_for(name, {**params, name: None}, target)
-        ):
+        if "neutral" not in word or is_off(name, now) or _is_spoken_for(name, {**params, name: None}, target):
             continue
         if not any(values.check({name: word["neutral"]}, target, "params")):
             yield name, word["neutral"]

@@ -20,12 +20,16 @@ from tuneport.experiment.request import Flags, consumed_datasets
 from tuneport.experiment.yamlread import read_yaml
 from tuneport.porting import canonical
 from tuneport.porting.arithmetic import per_step
-from tuneport.porting.carry import Row, carried
+from tuneport.porting.carry import Row, carried, is_off
 from tuneport.registry import catalog
 from tuneport.types import Context, Finding, Json, Method
 
 MEASURES = "benchmark"
 """What a method starts from that trains nothing."""
+STEPS = "max_steps"
+"""What ends training where a method has it."""
+WHOLE_STEPS = "counted in training steps"
+"""What manifests note of a parameter that counts them, in place of optimizer steps."""
 KEPT = ("model", "data", "profile", "resources", "env", "fleet")
 """What job.yaml says whatever the method is."""
 
@@ -33,8 +37,9 @@ KEPT = ("model", "data", "profile", "resources", "env", "fleet")
 @dataclass(frozen=True, slots=True)
 class Ported:
     """The new experiment. `rows` say what became of the source's parameters, `after` what the target makes of
-    them, `only` what shapes the target's result and the source has no word for; `steps` are the counts of one
-    training step on both sides; `findings` are those of `tp validate` with the same request."""
+    them, `only` what shapes the target's result and the source says nothing of, `unsaid` those of it that the
+    source has a parameter for; `steps` are the counts of one training step on both sides; `findings` are
+    those of `tp validate` with the same request."""
 
     path: Path
     source: str
@@ -43,6 +48,7 @@ class Ported:
     rows: list[Row]
     after: Mapping[str, Json]
     only: Mapping[str, Json]
+    unsaid: frozenset[str]
     steps: tuple[Mapping[str, Json], Mapping[str, Json]]
     left: list[tuple[str, str]] = field(default_factory=list)
     findings: tuple[Finding, ...] = ()
@@ -116,10 +122,13 @@ def port(
         if word in canonical.shapes_result() and word not in said and word in method.params
     }
     steps = per_step(said), per_step(after)
-    findings += [*_apart(steps), *_lost(rows, method)]
+    findings += [*_apart(steps), *_lost(rows, method), *_ended(rows, method, steps[0])]
+    findings += _counted(rows, context.method, method, steps[0])
+    findings += _by_default(only, after, rows, context, method)
     return Ported(
         place, context.method.id, method.id, f"{method.framework} {version}", rows,
-        {word: one.value for word, one in after.items()}, only, steps,
+        {word: one.value for word, one in after.items()}, only,
+        frozenset(only) & set(context.method.params), steps,
         [*_unsaid(context), *_left(written, context.method, method, files)], tuple(ordered(findings)),
     )  # fmt: skip
 
@@ -151,6 +160,77 @@ def _lost(rows: Sequence[Row], target: Method) -> Iterator[Finding]:
                 "the results are not comparable; take it out of the first one, or choose a method that has it"
             )
             yield Finding("port-lost", "warning", message, hint, row.name)
+
+
+def _ended(rows: Sequence[Row], target: Method, step: Mapping[str, Json]) -> Iterator[Finding]:
+    """A warning where the number of steps that ends training stays behind, with what takes as much of the
+    data: rows used at most, once over."""
+    lost = next((row for row in rows if row.name == STEPS and row.how == "no counterpart"), None)
+    if lost is None or not isinstance(lost.value, int) or lost.value <= 0:
+        return
+    message = f"`{STEPS}` {lost.value:,} stays behind: {target.id} ends when its epochs do"
+    word = "prompts" if "prompts" in step else "examples"
+    each, updates = step.get(word), step.get("updates")
+    if not isinstance(each, int) or updates != 1:
+        hint = "set epochs so that as much of the data is taken"
+    else:
+        rows_ = lost.value * each
+        sum_ = f"{lost.value:,} steps x {each:,} {word} = {rows_:,} rows"
+        used = f"max_samples {rows_} and epochs 1, or " if "max_samples" in target.params else ""
+        hint = f"{sum_}, unless its epochs end before: set {used}epochs to {rows_:,} / the rows of the data"
+    yield Finding("port-lost", "warning", message, hint, STEPS)
+
+
+def _counted(
+    rows: Sequence[Row], source: Method, target: Method, step: Mapping[str, Json]
+) -> Iterator[Finding]:
+    """A warning where one side counts optimizer steps and the other training steps, which take several."""
+    updates = step.get("updates")
+    if updates in (None, 1):
+        return
+    for row in rows:
+        counts = _whole_steps(source, row.name), _whole_steps(target, row.name)
+        if row.how != "kept" or counts[0] == counts[1] or not isinstance(row.value, int):
+            continue
+        words = ["training steps" if whole else "optimizer steps" for whole in counts]
+        same = row.value * updates if counts[0] else row.value / updates
+        message = f"`{row.name}` {row.value} counts {words[0]} in {source.id} and {words[1]} in {target.id}"
+        hint = f"a training step makes {updates}: {row.value} of the first are {same:g} of the other"
+        yield Finding("port-step", "warning", message, hint, row.name)
+
+
+def _whole_steps(method: Method, name: str) -> bool:
+    """Whether a parameter that the vocabulary counts in optimizer steps counts training steps in a method, as
+    its note says."""
+    return WHOLE_STEPS in method.spec.get("params", {}).get(name, {}).get("note", "")
+
+
+def _by_default(
+    only: Mapping[str, Json],
+    after: Mapping[str, canonical.Said],
+    rows: Sequence[Row],
+    source: Context,
+    target: Method,
+) -> Iterator[Finding]:
+    """A warning for each thing that the source says by a native key which no word of its method reads, or by
+    a parameter that stays behind, and that the target's own default decides."""
+    behind = {row.name: row.value for row in rows if row.how == "no counterpart"}
+    params = source.method.params
+    read = {key for name in canonical.values(source) if name in params for key in params[name].keys}
+    for name, value in only.items():
+        if is_off(name, after):
+            continue
+        kin = [other for other in behind if name in catalog.vocabulary()[other].get("shares", ())]
+        keys = params[name].keys if name in params else ()
+        held = [key for key in keys if key not in read and source.config.get(key) is not None]
+        if kin:
+            says = f"`{kin[0]}` {behind[kin[0]]} stays behind"
+        elif held:
+            says = f"`{held[0]}` of {source.method.id} says it in a form that is not read"
+        else:
+            continue
+        message = f"`{name}` is {value} by the default of {target.id}: {says}"
+        yield Finding("port-default", "warning", message, f"set {name} to what the first one does", name)
 
 
 def _without_idle(

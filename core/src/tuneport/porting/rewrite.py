@@ -19,6 +19,7 @@ from tuneport.types import Json
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*\Z")
 _COMMENT = re.compile(r"[ \t]+(#.*)\Z")
+_PROPERTIES = re.compile(r"(?:[&!][^\s]*\s+)*")  # an anchor and a tag, which stand before the word
 
 
 @dataclass(slots=True)
@@ -158,7 +159,7 @@ class _Editor:
             if word in entry.siblings:
                 return f"`{word}` is a section of its own beside it"
             entry.siblings.add(word)
-            self.edits.append((entry.key.start_mark.index, entry.key.end_mark.index, _word(word, entry.key)))
+            self.edits.append((self._word_start(entry), entry.key.end_mark.index, _word(word, entry.key)))
             return ""
         if self.braces or entry.braces:
             return "it is written inside braces"
@@ -173,7 +174,8 @@ class _Editor:
         lines = self.text[entry.key.end_mark.index : end].split("\n")
         depth = len(indent)
         moved = [line.lstrip(" ") if line[:depth].strip(" ") else line[depth:] for line in lines[1:]]
-        block = "\n".join([_word(new, entry.key) + lines[0], *moved])
+        properties = self.text[entry.key.start_mark.index : self._word_start(entry)]
+        block = "\n".join([properties + _word(new, entry.key) + lines[0], *moved])
         self.edits.append((start, min(end + 1, len(self.text)), ""))
         section = entry
         while section.parent is not None:
@@ -215,6 +217,11 @@ class _Editor:
         kept = f"{indent}{comment[1]}{self.newline}" if comment else ""
         self.edits.append((start, min(end + 1, len(self.text)), kept))
         return True
+
+    def _word_start(self, entry: _Entry) -> int:
+        """Where the key's own word begins, after what is said of it."""
+        found = _PROPERTIES.match(self.text, entry.key.start_mark.index, entry.key.end_mark.index)
+        return found.end() if found else entry.key.start_mark.index
 
     def _line_start(self, index: int) -> int:
         return self.text.rfind("\n", 0, index) + 1

@@ -4,12 +4,15 @@ called otherwise there."""
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from tuneport.compiler.compile import Compiled
 from tuneport.compiler.layers import flatten
-from tuneport.errors import Invalid
+from tuneport.errors import Invalid, Unavailable
 from tuneport.experiment import create, lock, project, two_files
 from tuneport.experiment.findings import failed
 from tuneport.experiment.request import Flags
@@ -58,20 +61,56 @@ class Upgrade:
         """Write both files, together.
 
         Raises:
-            Invalid: config.yaml was edited while nobody looked.
+            Invalid: config.yaml was edited while nobody looked, or it is a link.
         """
         files = {}
         if self.after != self.before:
             if _text(self.written) != self.before:
                 raise Invalid(f"{self.written.path / _CONFIG} was edited meanwhile", code="upgrade-edited")
+            _refuse_link(self.written.path / _CONFIG)
             files[_CONFIG] = self.after
         if self.lock_changes:
             files[lock.NAME] = lock.text(self.fresh)
+            _refuse_link(self.written.path / lock.NAME)
         if len(files) == 1:
             ((name, text),) = files.items()
             create.write_atomic(self.written.path / name, text)
         elif files:
             two_files.change(self.written.path, files)
+
+
+def _refuse_link(path: Path) -> None:
+    """Others may read what a link leads to; and a link that is replaced is one no more."""
+    if path.is_symlink():
+        raise Invalid(
+            f"{path} is a link to {os.readlink(path)}, which others may read too",
+            code="upgrade-link",
+            hint=f"put a copy in its place, or change {path.resolve()} by hand",
+        )
+
+
+@contextmanager
+def alone(name: str) -> Iterator[None]:
+    """A block in which no other process upgrades the experiment; the kernel ends it with the process.
+
+    Raises:
+        NotFound: no such experiment. Unavailable: another process is at it.
+    """
+    import fcntl
+
+    folder = project.locate(name)[0]
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            message = f"another upgrade of {name} is under way"
+            raise Unavailable(message, code="upgrade-busy", hint="wait for it, or stop it") from None
+        except OSError:
+            pass  # a file system without locks
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def resume(name: str) -> bool:
@@ -105,6 +144,27 @@ def upgrade(name: str, version: str = "", method: str = "") -> Upgrade:
     if not written.config.data:
         return plan
     return _rewritten(plan, locked)
+
+
+def lock_alone(name: str, version: str = "", method: str = "") -> list[dict[str, Json]]:
+    """Move an experiment's lock where that is all that an upgrade has to do; what changed, field by field.
+
+    Raises:
+        Invalid: as `upgrade`; or keys of config.yaml are called otherwise there, or not there at all.
+    """
+    plan = upgrade(name, version, method)
+    if not plan.lock_changes:
+        return []
+    if plan.moved or plan.left:
+        keys = [*plan.moved, *(row.key for row in plan.left)]
+        shown = ", ".join(keys[:5]) + (f" and {len(keys) - 5} more" if len(keys) > 5 else "")
+        raise Invalid(
+            f"config.yaml of {name} does not fit {plan.version}, to which its lock would move: {shown}",
+            code="upgrade-keys",
+            hint=f"`tp recipe upgrade {name} --framework-version {plan.version}` shows and renames them",
+        )
+    plan.apply()
+    return plan.lock_changes
 
 
 def _text(written: project.Written) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import cache, lru_cache
 from pathlib import Path
@@ -336,6 +336,15 @@ def _method(framework: str, stem: str, version: str) -> Method:
 
 
 @cache
+def program(framework: str, version: str, entry: str) -> Method | None:
+    """What is known of a program that no method runs: the mixin that has it as its own `entry`, if any."""
+    for stem, item in sorted(_index(framework)["methods"].items()):
+        if stem.startswith("_") and (item["doc"] or {}).get("entry") == entry:
+            return Method(framework, framework, "", resolved(framework, stem, version), {}, "")
+    return None
+
+
+@cache
 def resolved(framework: str, stem: str, version: str = "") -> dict[str, Json]:
     """A method's manifest with everything it extends merged in; `method` and `title` are its own.
 
@@ -384,16 +393,15 @@ def _merge(base: Mapping[str, Json], over: Mapping[str, Json]) -> dict[str, Json
 
 
 def rules(
-    framework: str, version: str, topics: list[str]
+    framework: str, version: str, topics: list[str], without: Collection[str] = ()
 ) -> tuple[list[dict[str, Json]], list[dict[str, Json]]]:
-    """(rules, inert entries) of the named topics that apply to the release."""
+    """(rules, inert entries) of the topics that apply to the release; `without` names some, too."""
     gates = release_spec(framework, version).get("gates", {}).get("rules", {})
-    checks: list[dict[str, Json]] = []
-    inert: list[dict[str, Json]] = []
+    out, checks, inert = {*gates, *without}, list[dict[str, Json]](), list[dict[str, Json]]()
     for topic in topics:
         doc = _doc(framework, "rules", topic)
-        checks += [rule for rule in doc.get("rules", ()) if rule["code"] not in gates]
-        inert += [rule for rule in doc.get("inert", ()) if rule.get("code", "inert-key") not in gates]
+        checks += [rule for rule in doc.get("rules", ()) if rule["code"] not in out]
+        inert += [rule for rule in doc.get("inert", ()) if rule.get("code", rule["key"]) not in out]
     return checks, inert
 
 
@@ -441,7 +449,7 @@ def recipe_parts(method_id: str, version: str) -> dict[str, Json]:
         for name, item in spec.get("params", {}).items()
         if name not in gates.get("params", {})
     }
-    checks, inert = rules(framework, version, spec.get("rules", []))
+    checks, inert = rules(framework, version, spec.get("rules", []), spec.get("gates", ()))
     parts["checks"], parts["inert"] = [*map(_bare, checks)], [*map(_bare, inert)]
     parts["moves"] = [_bare(move) for move in published.get("moves", ())]
     parts["entries"] = published.get("entries", {})

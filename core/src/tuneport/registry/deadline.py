@@ -1,13 +1,15 @@
 """What a plugin's code may do to the command that calls it: its time has a bound, so that one that never ends
-is blamed like one that raises, and what it prints goes to stderr, so that stdout stays data."""
+is blamed like one that raises, and what it writes to stdout, by whatever way, goes to stderr, so that stdout
+stays data."""
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from typing import NoReturn
 
 from tuneport.settings import setting
@@ -30,7 +32,7 @@ def deadline() -> Iterator[None]:
         TooLong: from within the block.
     """
     seconds = _seconds()
-    with redirect_stdout(sys.stderr):
+    with _descriptor_aside(), redirect_stdout(sys.stderr):
         if not seconds or not _clock_is_free():
             yield
             return
@@ -45,6 +47,49 @@ def deadline() -> Iterator[None]:
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before if before is not None else signal.SIG_DFL)
+
+
+_aside = False
+
+
+@contextmanager
+def _descriptor_aside() -> Iterator[None]:
+    """A block in which file descriptor 1 is what 2 is: compiled code, processes and `os.write` know no
+    `sys.stdout`. In the main thread, since a descriptor belongs to all of them."""
+    global _aside
+    if _aside or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    _flush()
+    try:
+        os.fstat(2)
+        target, made = 2, False
+    except OSError:  # there is no stderr; asked before anything else takes its number
+        target, made = os.open(os.devnull, os.O_WRONLY), True
+    try:
+        kept = os.dup(1)
+    except OSError:  # it is closed: nothing can be written to it
+        kept = -1
+    try:
+        _aside = True
+        if kept >= 0:
+            os.dup2(target, 1)
+        yield
+    finally:
+        _flush()
+        if kept >= 0:
+            os.dup2(kept, 1)
+            os.close(kept)
+        if made:
+            os.close(target)
+        _aside = False
+
+
+def _flush() -> None:
+    """What Python holds back for descriptor 1 belongs to where that leads now."""
+    if sys.__stdout__ is not None:
+        with suppress(OSError, ValueError):  # nobody reads it any more, or it is closed
+            sys.__stdout__.flush()
 
 
 def _clock_is_free() -> bool:

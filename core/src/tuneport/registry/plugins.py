@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -134,9 +134,9 @@ class Hooks:
                 return [finding for result in hook(context=context) for finding in result or ()]
 
             found = self._checked("validate", self._call("validate", collect, name), Finding, name)
-            odd = next((finding for finding in found if finding.severity not in _SEVERITIES), None)
-            if odd is not None:
-                raise self._blame("validate", f"gave {odd.code} the severity {odd.severity!r}", name)
+            odd = next(filter(None, map(_odd_finding, found)), "")
+            if odd:
+                raise self._blame("validate", odd, name)
             findings.extend(found)
         return findings
 
@@ -147,34 +147,45 @@ class Hooks:
         return self._one("topology", Bindings, lambda: self._manager.hook.topology(context=context))
 
     def launch(self, context: Context) -> LaunchPlan:
-        plan = self._one("launch", LaunchPlan, lambda: self._manager.hook.launch(context=context))
-        for command in plan.commands:
-            for value in (*command.argv, *command.env.values()):
-                if not isinstance(value, str | Ref):
-                    kind = type(value).__name__
-                    raise self._blame("launch", f"put {kind} where argv and env take text or a Ref")
-        return self._within_bounds(plan, context) if self._policies else plan
-
-    def _within_bounds(self, plan: LaunchPlan, context: Context) -> LaunchPlan:
-        """The plan with a label that names the policies which changed it.
+        """The plan with what the policies add to it, and a label that names those which changed it.
 
         Raises:
-            Invalid: a policy changed more than environment, labels and mounts.
+            Invalid: the framework or a policy failed, or a policy changed more than it may; it is named.
         """
-        policies = [plugin for name, plugin in self._manager.list_name_plugin() if name.startswith("policy:")]
-        own: LaunchPlan = self._manager.subset_hook_caller("launch", policies)(context=context)
-        if plan == own:
-            return plan
+        wrappers = [i.plugin_name for i in self._manager.hook.launch.get_hookimpls() if i.wrapper]
+        plan = self._layer(context, wrappers, "")
+        changed = []
+        for number, name in enumerate(wrappers, 1):  # from the innermost, so that the right one is blamed
+            inner, plan = plan, self._layer(context, wrappers[number:], name)
+            if plan != inner:
+                self._within_bounds(inner, plan, name)
+                changed.append(name.removeprefix("policy:"))
+        labels = {**plan.labels, "tuneport.policies": ",".join(changed)}
+        return replace(plan, labels=labels) if changed else plan
+
+    def _layer(self, context: Context, without: Collection[str], name: str) -> LaunchPlan:
+        """The plan without some of the policies; `name` is the outermost that is left."""
+        left_out = [plugin for known, plugin in self._manager.list_name_plugin() if known in without]
+        hook = self._manager.subset_hook_caller("launch", left_out)
+        result = self._call("launch", lambda: hook(context=context), name)
+        (plan,) = self._checked("launch", [result], LaunchPlan, name)
+        if odd := _odd(plan):
+            raise self._blame("launch", odd, name)
+        return plan
+
+    def _within_bounds(self, inner: LaunchPlan, plan: LaunchPlan, name: str) -> None:
+        """Refuse a policy that changed more than environment, labels and mounts."""
         commands = tuple(
-            replace(command, env=mine.env) for command, mine in zip(plan.commands, own.commands, strict=False)
+            replace(command, env=mine.env)
+            for command, mine in zip(plan.commands, inner.commands, strict=False)
         )
-        if replace(plan, commands=commands, labels=own.labels, mounts=own.mounts) != own:
+        if replace(plan, commands=commands, labels=inner.labels, mounts=inner.mounts) != inner:
+            short = name.removeprefix("policy:")
             raise Invalid(
-                f"a policy ({', '.join(self._policies)}) changed more than environment, labels and mounts",
+                f"{self._names[name]} changed more than environment, labels and mounts",
                 code="policy-plan",
-                hint="`tp plugins` names its distribution; take it out of `policies` meanwhile",
+                hint=f"`tp plugins` names its distribution; take {short} out of `policies` meanwhile",
             )
-        return replace(plan, labels={**plan.labels, "tuneport.policies": ",".join(self._policies)})
 
     def export(self, context: Context, checkpoint: Location, format: str) -> LaunchPlan:  # noqa: A002
         return self._one(
@@ -184,10 +195,7 @@ class Hooks:
         )
 
     def _one(self, hook: str, kind: type[T], call: Callable[[], Any]) -> T:
-        result = self._call(hook, call)
-        wrappers = [i.plugin_name for i in getattr(self._manager.hook, hook).get_hookimpls() if i.wrapper]
-        # A policy has the last word; whoever broke the result, it let it through.
-        return self._checked(hook, [result], kind, wrappers[-1] if wrappers else "")[0]
+        return self._checked(hook, [self._call(hook, call)], kind)[0]
 
     def _call(self, hook: str, call: Callable[[], Any], name: str = "") -> Any:
         try:
@@ -273,6 +281,36 @@ class Hooks:
                         hint=f"remove {name} from `policies`",
                     )
         self._policies = tuple(dict.fromkeys([*self._policies, name]))
+
+
+def _odd_finding(finding: Finding) -> str:
+    """What is wrong with a finding that a plugin gave; empty where nothing is."""
+    for name in ("code", "message", "hint", "key", "file", "source"):
+        if not isinstance(value := getattr(finding, name), str):
+            return f"gave a finding whose {name} is {type(value).__name__}, not text"
+    if not isinstance(finding.line, int):
+        return f"gave {finding.code} the line {finding.line!r}"
+    return "" if finding.severity in _SEVERITIES else f"gave {finding.code} the severity {finding.severity!r}"
+
+
+def _odd(plan: LaunchPlan) -> str:
+    """What is wrong with a plan that a plugin gave; empty where nothing is."""
+    try:
+        for command in plan.commands:
+            for value in (*command.argv, *command.env.values()):
+                if not isinstance(value, str | Ref):
+                    return f"put {type(value).__name__} where argv and env take text or a Ref"
+            for name in command.env:
+                if not isinstance(name, str):
+                    return f"named a variable with {type(name).__name__}, not text"
+        for name, value in plan.labels.items():
+            if not (isinstance(name, str) and isinstance(value, str)):
+                return f"gave a label that is not text: {name!r}: {value!r}"
+        if isinstance(plan.mounts, str) or not all(isinstance(one, str) for one in plan.mounts):
+            return f"gave mounts that are no list of texts: {plan.mounts!r}"
+    except (TypeError, AttributeError) as error:
+        return f"returned a plan with a part of the wrong type: {error}"
+    return ""
 
 
 def _refuse_missing(framework: str) -> None:

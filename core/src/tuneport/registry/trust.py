@@ -20,6 +20,7 @@ import os
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from importlib.util import source_from_cache
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,6 @@ NAME = "tuneport-digests.json"
 LEVELS = ("unsigned", "hash", "signed")
 _PREFIX = b"tuneport manifests 1\n"
 _KEY = re.compile(r"ed25519:[A-Za-z0-9+/]{43}=\Z")
-_IGNORED = ("__pycache__",)
 _SHOWN = 5
 
 
@@ -188,14 +188,15 @@ def check_key(text: str) -> str:
 
 
 def _digests(folder: Path) -> dict[str, str]:
-    """Relative name -> digest of each file; a link counts as what it says, wherever it leads."""
+    """Relative name -> digest of each file; a link counts as what it says, wherever it leads. What an
+    installer compiles of a module that is here is not part of what was published."""
     found: dict[str, str] = {}
     for base, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name not in _IGNORED)
+        folders.sort()
         for name in sorted([*files, *(one for one in folders if os.path.islink(os.path.join(base, one)))]):
             path = os.path.join(base, name)
             relative = os.path.relpath(path, folder).replace(os.sep, "/")
-            if relative == NAME or name.endswith(".pyc"):
+            if relative == NAME or _compiled(path):
                 continue
             if os.path.islink(path):
                 found[relative] = f"link to {os.readlink(path)}"
@@ -205,6 +206,16 @@ def _digests(folder: Path) -> dict[str, str]:
             else:
                 found[relative] = "no file"
     return found
+
+
+def _compiled(path: str) -> bool:
+    """Whether Python wrote the file for a module beside it, and so may write it at any time."""
+    if not path.endswith(".pyc") or os.path.islink(path):
+        return False
+    try:
+        return os.path.isfile(source_from_cache(path))
+    except ValueError:  # not where, or not called as, Python would
+        return False
 
 
 def _holds(files: Mapping[str, Json], signature: Mapping[str, Json]) -> bool:

@@ -46,9 +46,10 @@ def write(name: str, kind: str, target: Path, extends: str = "") -> list[Path]:
 
     Raises:
         UsageError: the name or `extends` does not fit the kind. NotFound: no such framework or method.
-        Invalid: the folder is not empty.
+        Invalid: the folder is not empty, or the name is taken.
     """
     words = _words(name, kind, extends)
+    _refuse_taken(words, kind)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise Invalid(f"{target} exists already", code="folder-exists", hint="name another folder")
     plan = {"pyproject.toml": f"{kind}/pyproject.toml", "README.md": f"{kind}/README.md"}
@@ -95,6 +96,46 @@ def _words(name: str, kind: str, extends: str) -> dict[str, str]:
         "base": extends.rpartition("/")[2],
         "title": (method or name).replace("-", " ").capitalize(),
     }
+
+
+def _refuse_taken(words: Mapping[str, str], kind: str) -> None:
+    """Two packages of one name cannot be installed together, nor two plugins that claim one name."""
+    from importlib.util import find_spec
+
+    from tuneport.registry import catalog, scan
+
+    dist, name = words["dist"], words["id"]
+    if kind == "method":
+        names = {row[0] for row in catalog.methods(words["framework"])}
+    elif kind == "policy":
+        names = {point.name for point in scan.entry_points("tuneport.policies")}
+    else:
+        names = {*catalog.frameworks(), *(point.name for point in scan.entry_points("tuneport.frameworks"))}
+    taken = f"the {kind if kind != 'adapter' else 'framework'} {name}" if name in names else ""
+    if not taken and dist in _distributions():
+        taken = f"a distribution {dist}"
+    for module in (words["module"], f"{words['module']}_manifests"):
+        if not taken and find_spec(module) is not None:
+            taken = f"a module {module}"
+    if taken:
+        raise Invalid(f"there is {taken} already", code="plugin-name-taken", hint="choose another name")
+
+
+def _distributions() -> set[str]:
+    """What is installed, and what Tuneport itself is made of, installed or not."""
+    from importlib.metadata import PackageNotFoundError, distributions, requires
+
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    found: set[str] = {canonicalize_name(one.name or "") for one in distributions()}
+    for whole in ("tuneport", "tuneport-core"):
+        try:
+            lines = requires(whole) or ()
+        except PackageNotFoundError:
+            continue
+        found |= {canonicalize_name(Requirement(line).name) for line in lines}
+    return found
 
 
 def _base(framework: str, extends: str) -> str:

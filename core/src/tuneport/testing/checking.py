@@ -54,7 +54,7 @@ def check_plugin(named: str, options: Options = Options()) -> Iterator[Check]:
                     yield row["check"]
         if len(digests) == 2 and digests[0]:
             differing = sorted(name for name in digests[0] if digests[0][name] != digests[1].get(name))
-            problems = tuple(f"{name} has another plan in another process" for name in differing)
+            problems = tuple(f"{name} is another one in another process" for name in differing)
             yield Check("hash seed", subject.dist or named, problems)
 
 

@@ -5,6 +5,7 @@ Runs in a process of its own (see `checking`): a plugin may end it, hang in it o
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
 import json
 import shutil
@@ -15,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from tuneport import api
+from tuneport import api, workflow
 from tuneport.compiler.compile import Compiled
 from tuneport.compiler.plan import plan_to_json
 from tuneport.errors import TuneportError
@@ -29,9 +30,26 @@ from tuneport.testing.golden import difference, golden_problems, write_golden
 from tuneport.testing.policies import probe_catalog, probe_context
 from tuneport.testing.purity import imports, no_side_effects
 from tuneport.testing.subject import normal
-from tuneport.types import Finding, LaunchPlan
+from tuneport.types import Finding, Json, LaunchPlan
 
 Problems: TypeAlias = Iterable[str]
+# What Python itself, and libraries, do while they are imported: opening modules, looking at folders and at
+# the environment, seeding. Writing is never part of it.
+_IMPORTING = (
+    *("open ", "os.listdir", "os.scandir", "os.stat", "os.lstat", "os.fstat", "os.getcwd", "os.readlink"),
+    *(
+        "os.environ",
+        "os.getpid",
+        "os.uname",
+        "os.cpu_count",
+        "os.isatty",
+        "os.access",
+        "os.urandom",
+        "os.get",
+    ),
+    *("os.sched_getaffinity", "os.close", "os.read", "os.dup", "os.statvfs", "os.putenv", "os.unsetenv"),
+    *("time.", "datetime.", "random.", "print", "a standard stream"),
+)
 BLAMED = ("plugin-failed", "plugin-broken", "plugin-hooks", "policy-plan", "internal")
 
 
@@ -47,8 +65,8 @@ class Check:
 @dataclass(slots=True)
 class Kit:
     """What is checked and how thoroughly: `times` compilations must be equal; `golden` is a folder of plans
-    to compare with, written anew with `write`. `digests` are the plans' digests when the checks are done;
-    `quick`: nothing else is wanted."""
+    to compare with, written anew with `write`. `digests` are those of plans and findings when the checks are
+    done; `quick`: nothing else is wanted."""
 
     dist: str
     work: Path
@@ -109,15 +127,15 @@ class Kit:
         if not found:
             return
         experiment, request, report = found
-        self.digests[subject] = digest(plan_to_json(report.compiled.plan))
+        said = _said(report, self.work)
+        self.digests[f"the plan of {subject}"] = digest(said["plan"])
+        self.digests[f"what is said of {subject}"] = digest(said["findings"])
         if self.quick:
             return
         yield _check("pure", subject, lambda: _pure(report.compiled))
         newest = release == catalog.default_release(method_id.partition("/")[0])
         times = self.times if newest else min(self.times, 2)
-        yield _check(
-            "deterministic", subject, lambda: _deterministic(experiment, request, report.compiled, times)
-        )
+        yield _check("deterministic", subject, lambda: _deterministic(experiment, request, report, times))
         if self.golden is not None:
             yield _check("golden", subject, lambda: self._golden(experiment.name, report.compiled.plan))
         if newest:
@@ -186,8 +204,7 @@ def _load(point: scan.EntryPoint) -> Problems:
     yield from _framework_imports(asked, framework)
     if failed is not None:
         yield failed
-    # Python itself opens what it imports, and looks at folders while it does.
-    yield from (f"importing it did: {event}" for event in seen if not event.startswith(("open", "os.")))
+    yield from (f"importing it did: {event}" for event in seen if not event.startswith(_IMPORTING))
 
 
 def _framework_imports(asked: Iterable[str], framework: str) -> Problems:
@@ -349,14 +366,30 @@ def _pure(compiled: Compiled) -> Problems:
 
 
 def _deterministic(
-    experiment: api.Experiment, request: Mapping[str, Any], compiled: Compiled, times: int
+    experiment: api.Experiment, request: Mapping[str, Any], report: workflow.Report, times: int
 ) -> Problems:
-    first = plan_to_json(compiled.plan)  # type: ignore[arg-type]
+    """The plan and every finding are the same each time."""
+    first = _said(report)
     for number in range(1, times):
-        again = plan_to_json(experiment.plan(**request))
-        if again != first:
-            yield f"compilation {number + 1} differs from the first: {difference(first, again)}"
+        again = _said(experiment.validate(**request))
+        if again["plan"] != first["plan"]:
+            told = difference(first["plan"], again["plan"])
+            yield f"compilation {number + 1} differs from the first: {told}"
             return
+        if again["findings"] != first["findings"]:
+            told = difference(first["findings"], again["findings"])
+            yield f"what validation {number + 1} says differs from the first: {told}"
+            return
+
+
+def _said(report: workflow.Report, work: Path | None = None) -> dict[str, Json]:
+    """The plan and the findings of a report; with `work`, paths of findings begin below it."""
+    plan = report.compiled.plan if report.compiled else None
+    rows = [
+        [str(value).replace(str(work), "") if work else value for value in dataclasses.astuple(finding)]
+        for finding in report.findings
+    ]
+    return {"plan": plan_to_json(plan) if plan else None, "findings": rows}
 
 
 def _hostile(experiment: api.Experiment, request: Mapping[str, Any]) -> Problems:

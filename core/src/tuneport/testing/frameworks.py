@@ -62,6 +62,7 @@ class FrameworkTests:
             assert report.ok, findings_text(report.findings)
             first, again = plan_to_json(experiment.plan(**request)), plan_to_json(experiment.plan(**request))
             assert first == again
+            assert experiment.validate(**request).findings == report.findings
             assert plan_to_json(plan_from_json(first)) == first
 
     def test_hooks_are_pure(self, tmp_path: Path) -> None:

@@ -39,7 +39,8 @@ _TIME = 3600  # seconds for the proof of a framework
 class Adoption:
     """A drafted release. `files` are name below the manifest folder -> content; `verdicts` say which rules
     and parameters apply; `proof` is that of `adopt_proof`; `changed` are locks of other releases that would
-    go stale, which is a fault; `unmet` are requirements that the pinned sets do not meet."""
+    go stale, which is a fault; `unmet` are requirements that the pinned sets do not meet, `left_open` those
+    that they do not pin for the base either."""
 
     framework: str
     release: str
@@ -51,6 +52,7 @@ class Adoption:
     unmet: tuple[str, ...]
     proof: Mapping[str, Json]
     changed: tuple[str, ...]
+    left_open: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -121,6 +123,8 @@ def adopt(
 
     say(f"comparing it with {framework} {base}")
     old = scan(f"{framework}@{base}")
+    if not old.keys:  # it ships no surface: its methods read another one
+        old = _read_base(framework, base, distribution) or old
     difference = diff(old, found)
     shipped = {one: old if one == base else scan(f"{framework}@{one}") for one in sides}
     known_sides = [_side(framework, one, shipped[one].keys, say) for one in sides]
@@ -128,7 +132,9 @@ def adopt(
         *adopt_gates.rules(framework, release, found.keys, found.sources.roots, known_sides),
         *adopt_gates.params(framework, release, found.keys, known_sides),
     ]
-    files, unmet = _files(framework, base, found, difference, verdicts)
+    files = _files(framework, base, found, difference, verdicts)
+    spec = catalog.release_spec(framework, base)
+    unmet, left_open = adopt_release.unmet(spec, found, known_sides[0].requirements)
     say("proving every method of it")
     proof = _proof(framework, release, base, files)
     before = _digests(framework)
@@ -144,6 +150,7 @@ def adopt(
         tuple(unmet),
         proof,
         tuple(changed),
+        tuple(left_open),
     )
 
 
@@ -187,7 +194,8 @@ def _beside(framework: str, release: str, known: Sequence[str]) -> list[str]:
 def _pins(framework: str, base: str, distribution: str) -> list[str]:
     """What was read beside the base: the same versions are read beside the new release."""
     items = catalog.release_spec(framework, base).get("artefacts", ())
-    return [f"{item['name']}=={item['version']}" for item in items if item["name"] != distribution]
+    wanted = catalog.framework_spec(framework)["scan"][distribution].get("with", ())
+    return [f"{item['name']}=={item['version']}" for item in items if item["name"] in wanted]
 
 
 def _side(
@@ -200,19 +208,32 @@ def _side(
     gates = {kind: spec.get("gates", {}).get(kind, {}) for kind in ("rules", "params")}
     scans = catalog.framework_spec(framework).get("scan", {})
     roots: list[Path] = []
+    requirements: dict[str, str] = {}
     for item in spec.get("artefacts", ()):
         try:
-            python = scans.get(item["name"], {}).get("python", "")
-            roots += obtain(f"{item['name']}=={item['version']}", python).roots
+            artefact = obtain(f"{item['name']}=={item['version']}", scans.get(item["name"], {}))
+            roots += artefact.roots
+            requirements |= artefact.metadata.requirements
         except TuneportError as error:
             say(f"{item['name']} {item['version']} cannot be compared with: {error.message}")
-    return Side(release, tuple(roots), gates, keys)
+    return Side(release, tuple(roots), gates, keys, requirements)
+
+
+def _read_base(framework: str, base: str, distribution: str) -> Scan | None:
+    """The base as its own code has it, None where that cannot be had."""
+    for item in catalog.release_spec(framework, base).get("artefacts", ()):
+        if item["name"] == distribution:
+            try:
+                return scan(f"{distribution}=={item['version']}", framework)
+            except TuneportError:
+                return None
+    return None
 
 
 def _files(
     framework: str, base: str, found: Scan, difference: Difference, verdicts: Sequence[Verdict]
-) -> tuple[dict[str, str], list[str]]:
-    """(name below the manifest folder -> content, requirements that are not met)."""
+) -> dict[str, str]:
+    """Name below the manifest folder -> content. A surface only where the base has one."""
     spec = catalog.release_spec(framework, base)
     written = catalog.release_file(framework, base).read_text("utf-8")
     known = {(move["from"], move["to"]) for move in spec.get("moves", ())}
@@ -225,9 +246,10 @@ def _files(
     for verdict in verdicts:
         if not verdict.applies:
             gates[verdict.kind][verdict.name] = verdict.reason
-    text = adopt_release.draft(written, spec, found, list(moves.values()), gates)
-    names = (f"{framework}/releases/{found.release}.yaml", f"{framework}/surfaces/{found.release}.json")
-    return dict(zip(names, (text, found.text()), strict=True)), adopt_release.unmet(spec, found)
+    surface = bool(catalog.surface(framework, base))
+    text = adopt_release.draft(written, spec, found, list(moves.values()), gates, surface=surface)
+    files = {f"{framework}/releases/{found.release}.yaml": text}
+    return {**files, f"{framework}/surfaces/{found.release}.json": found.text()} if surface else files
 
 
 def _digests(framework: str) -> dict[str, str]:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, get_args
 
+from tuneport.checks import programs
 from tuneport.registry import catalog
 from tuneport.types import Json, Key
 
@@ -27,12 +28,14 @@ PROVED = ("same code", "other package", "no such key")
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A release that is known: its code, the reasons of its gates, and the keys of each entry."""
+    """A release that is known: its code, the reasons of its gates, the keys of each entry, and what its
+    distributions ask for (name -> specifier; empty where its code cannot be had)."""
 
     version: str
     roots: tuple[Path, ...]
     gates: Mapping[str, Mapping[str, str]]
     keys: Mapping[str, Mapping[str, Key]]
+    requirements: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,9 @@ def _topics(framework: str) -> dict[str, set[str]]:
         spec = catalog.resolved(framework, method_id.partition("/")[2])
         for topic in spec.get("rules", ()):
             topics.setdefault(topic, set()).update({spec.get("entry", ""), *spec.get("entries", ())} - {""})
+    for method in programs.unrun(framework):
+        for topic in method.spec.get("rules", ()):
+            topics.setdefault(topic, set()).add(method.spec["entry"])
     return topics
 
 

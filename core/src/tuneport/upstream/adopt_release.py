@@ -25,18 +25,22 @@ def draft(
     scan: Scan,
     moves: Sequence[Mapping[str, str]],
     gates: Mapping[str, Mapping[str, str]],
+    *,
+    surface: bool = True,
 ) -> str:
     """The new manifest.
 
     Args:
         text, spec: the manifest that it starts from, as written and as read.
         moves: key moves to add. gates: the reasons, for `params` and `rules`.
+        surface: whether it names one.
     """
     old, new = str(spec["release"]), scan.release
     blocks = dict(_blocks(text))
     blocks["release"] = f"release: {_scalar(new)}\n"
     blocks["artefacts"] = "artefacts:\n" + "".join(f"  - {_flow(item)}\n" for item in scan.artefacts)
-    blocks["surface"] = f"surface: {new}.json\n"
+    if surface:
+        blocks["surface"] = f"surface: {new}.json\n"
     blocks["runtime"] = _runtime(blocks.get("runtime", ""), old, spec, scan)
     blocks.pop("sunset", None)
     if spec.get("status", "supported") != "supported":
@@ -104,9 +108,11 @@ def _keys(block: str, spec: Mapping[str, Json], scan: Scan) -> str:
     return block
 
 
-def unmet(spec: Mapping[str, Json], scan: Scan) -> list[str]:
-    """What the release asks for and the pinned sets of the manifest that it starts from do not give."""
-    found = []
+def unmet(spec: Mapping[str, Json], scan: Scan, before: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """(what the release asks for and the pinned sets of the manifest that it starts from do not give, what
+    those leave open for the release before as well, which asks for `before`)."""
+    found: list[str] = []
+    left_open: list[str] = []
     for variant, item in spec["runtime"].get("venv", {}).get("variants", {}).items():
         pins = {
             str(canonicalize_name(match["name"])): match["version"]
@@ -117,8 +123,9 @@ def unmet(spec: Mapping[str, Json], scan: Scan) -> list[str]:
             for one in wanted.split(" | "):
                 why = _unmet(name, one, pins)
                 if why:
-                    found.append(f"{variant}: {why}")
-    return found
+                    known = name not in pins and name in before
+                    (left_open if known else found).append(f"{variant}: {why}")
+    return found, left_open
 
 
 def pins(spec: Mapping[str, Json], scan: Scan) -> list[str]:
@@ -149,7 +156,7 @@ def _unmet(name: str, wanted: str, pins: Mapping[str, str]) -> str:
     except (InvalidRequirement, InvalidSpecifier):
         return f"{name} {wanted} cannot be read"
     if name not in pins:
-        return f"it needs {name} {specifier.strip()}, which is not pinned"
+        return f"it needs {f'{name} {specifier}'.strip()}, which is not pinned"
     if not allowed.contains(pins[name], prereleases=True):
         return f"it needs {name} {specifier.strip()} and {pins[name]} is pinned"
     return ""

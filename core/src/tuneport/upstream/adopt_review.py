@@ -82,7 +82,7 @@ def _proved(adoption: Adoption) -> Iterator[str]:
         count = len(adoption.proof["digests"])
         yield f"{count} recipes of other releases keep their digest: their locks hold"
     spec = catalog.release_spec(adoption.framework, adoption.base)
-    if spec["runtime"].get("venv") and not adoption.unmet:
+    if spec["runtime"].get("venv") and not (adoption.unmet or adoption.left_open):
         yield "what the release requires is among the versions that its runtimes pin"
 
 
@@ -105,6 +105,7 @@ def _decide(adoption: Adoption) -> Iterator[str]:
             basis = "as on both sides of it" if one.how == "both sides" else f"as in {adoption.base}"
             read = one.place or "its source"
             yield f"{one.kind[:-1]} {one.name} {state} {basis}, and no code proves it: read {read}"
+    yield from (f"{line}, as it is not for {adoption.base}" for line in adoption.left_open)
     yield from adopt_release.pins(catalog.release_spec(adoption.framework, adoption.base), adoption.scan)
     difference = adoption.difference
     for move in difference.moved:

@@ -38,6 +38,7 @@ def scan_parser(sources: Sources, entry: str, *, partial: bool = False) -> Scan:
         scan.keys[name] = _key(name, fact, file)
         if "default" not in fact:
             scan.unknown.append(name)
+        scan.undecided += [f"the {what} of {name} are computed" for what in fact.get("computed", ())]
     return scan
 
 

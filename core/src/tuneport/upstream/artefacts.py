@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from packaging.utils import canonicalize_name
+from packaging.utils import canonicalize_name, canonicalize_version
 
 from tuneport.errors import Invalid
 from tuneport.settings import cache_dir, private_dir
@@ -31,11 +31,12 @@ class Artefact:
     facts: Mapping[str, str]
 
 
-def obtain(what: str | Path, python: str = "", release: str = "") -> Artefact:
+def obtain(what: str | Path, wanted: Mapping[str, str] = {}, release: str = "") -> Artefact:
     """The artefact that a word names, unpacked.
 
     Args:
         what: a folder, a file (`.whl`, `.tar.gz`, `.zip`), or a requirement for pip.
+        wanted: `python` and `platform` of the wheel that pip is to take, as `scan` of framework.yaml says.
         release: the version, where the source does not say it.
 
     Raises:
@@ -52,7 +53,7 @@ def obtain(what: str | Path, python: str = "", release: str = "") -> Artefact:
     if not _NAME.fullmatch(name):
         message = f"{str(what)[:200]!r} is no NAME==VERSION, archive or folder that is there"
         raise Invalid(message, code="upstream-name", hint="for example acme==1.2, ./acme-1.2.whl or ./acme")
-    return _archive(download.wheel(str(what), python), release)
+    return _archive(download.wheel(str(what), wanted.get("python", ""), wanted.get("platform", "")), release)
 
 
 def _archive(path: Path, release: str) -> Artefact:
@@ -98,11 +99,18 @@ def _kept(digest: str, fill: Callable[[Path], object]) -> Path:
 def _made(root: Path, identity: Mapping[str, str], release: str, label: str) -> Artefact:
     metadata = read_metadata(root)
     metadata.name = canonicalize_name(metadata.name)
+    if not any(root.iterdir()):
+        message = f"{label} holds no file that is read: no Python, YAML, JSON, TOML or metadata"
+        raise Invalid(message, code="upstream-archive", hint="name the folder that has the packages")
+    said = metadata.version if label.endswith(".whl") else ""  # a source tree may be between two releases
+    if release and said and canonicalize_version(said) != canonicalize_version(release):
+        raise Invalid(f"{label} is {metadata.name} {said}, not {release}", code="upstream-version")
     metadata.version = release or metadata.version
     if not metadata.name or not metadata.version:
-        missing = "name" if not metadata.name else "version"
+        missing = "version" if metadata.name else "name"
         message = f"{label} does not say its {missing} where it can be read without running it"
-        raise Invalid(message, code="upstream-version", hint="say it with --release")
+        hint = "say it with --release" if metadata.name else "give it a pyproject.toml with the name"
+        raise Invalid(message, code="upstream-version", hint=hint)
     roots = [*sorted(root.glob("*.data/purelib")), *sorted(root.glob("*.data/platlib")), root]
     if (root / "src").is_dir() and not (root / "src" / "__init__.py").is_file():
         roots.insert(0, root / "src")

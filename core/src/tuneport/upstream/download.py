@@ -26,12 +26,13 @@ _NO_NETWORK = (
 )
 
 
-def wheel(requirement: str, python: str = "") -> Path:
+def wheel(requirement: str, python: str = "", platform: str = "") -> Path:
     """The wheel that pip takes for a requirement, from the cache where an exact version is there.
 
     Args:
         requirement: `NAME==VERSION`, or a range, of which the newest is taken.
         python: the Python whose compiled wheel is meant, such as `3.11`; the running one without it.
+        platform: the platform whose wheel is meant, as pip names it; the running one without it.
 
     Raises:
         Invalid: this is no requirement. NotFound: the index has no such wheel.
@@ -41,13 +42,14 @@ def wheel(requirement: str, python: str = "") -> Path:
         asked = Requirement(requirement)
     except InvalidRequirement as error:
         raise Invalid(f"{requirement!r} is no requirement: {error}", code="upstream-name") from error
-    folder = private_dir(cache_dir() / "upstream" / "wheels" / (python or "any"))
+    kind = f"{python or 'any'}-{platform}" if platform else python or "any"
+    folder = private_dir(cache_dir() / "upstream" / "wheels" / kind)
     exact = [item.version for item in asked.specifier if item.operator in ("==", "===")]
     for path in sorted(folder.glob("*.whl")) if exact else ():
         if _is(path, asked.name, exact[0]):
             return path
     with tempfile.TemporaryDirectory(dir=folder) as made:
-        _pip(requirement, Path(made), python)
+        _pip(requirement, Path(made), python, platform)
         found = sorted(Path(made).glob("*.whl"))
         if len(found) != 1:
             raise NotFound(f"pip found no single wheel for {requirement}", code="upstream-not-found")
@@ -64,11 +66,13 @@ def _is(path: Path, name: str, version: str) -> bool:
     return found == canonicalize_name(name) and str(number) == version
 
 
-def _pip(requirement: str, folder: Path, python: str) -> None:
+def _pip(requirement: str, folder: Path, python: str, platform: str) -> None:
     # A source archive would be built to learn its name, which runs code of its author.
     words = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-input"]
     words += ["--disable-pip-version-check", "--quiet", "--retries", "1", "--timeout", "30"]
-    words += ["--dest", str(folder), *(["--python-version", python] if python else []), requirement]
+    words += ["--python-version", python] if python else []
+    words += ["--platform", platform] if platform else []
+    words += ["--dest", str(folder), requirement]
     try:
         done = subprocess.run(words, capture_output=True, text=True, errors="replace", timeout=_TIME)
     except subprocess.TimeoutExpired as error:

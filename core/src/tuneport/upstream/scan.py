@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tuneport.errors import NotFound
+from tuneport.errors import Invalid, NotFound
 from tuneport.types import Key
 from tuneport.upstream.artefacts import Artefact, obtain
 from tuneport.upstream.code import Code, read_code
@@ -79,14 +79,14 @@ def scan(what: str | Path, framework: str = "", *, release: str = "", beside: Se
             manifest of this release was proved with, or else the newest that the release allows.
 
     Raises:
-        TuneportError: it cannot be had, is damaged or too large, or the recipe does not fit it at all.
+        TuneportError: it cannot be had, is damaged or too large, or the recipe does not fit it at all; or it
+            is not read beside what `beside` names.
     """
     known, at, version = str(what).partition("@")
     if at and re.fullmatch(r"[a-z][a-z0-9-]*", known) and not Path(what).exists():
         return _shipped(known, version)
     named = isinstance(what, str) and not Path(what).exists()
-    python = recipe(_plain(str(what)), framework)[1].get("python", "") if named else ""
-    artefact = obtain(what, python, release)
+    artefact = obtain(what, recipe(_plain(str(what)), framework)[1] if named else {}, release)
     name, number = artefact.metadata.name, artefact.metadata.version
     owner, spec = recipe(name, framework)
     title = str(spec.get("release", "{version}")).replace("{version}", number)
@@ -181,7 +181,13 @@ def _others(
     framework: str, release: str, spec: Mapping[str, Any], artefact: Artefact, beside: Sequence[str]
 ) -> tuple[list[Artefact], list[str]]:
     """(the artefacts of the packages that the recipe reads too, what is to be said of them)."""
-    if not spec.get("with"):
+    given = {_plain(word): word for word in beside}
+    wanted = spec.get("with", ())
+    if odd := [word for name, word in given.items() if name not in wanted]:
+        those = f"{', '.join(wanted)} is" if wanted else "nothing is"
+        message = f"{odd[0]!r} is not read beside {artefact.metadata.name}: {those}"
+        raise Invalid(message, code="upstream-with", hint="see `with` under `scan` of framework.yaml")
+    if not wanted:
         return [], []
     from tuneport.registry import catalog
 
@@ -189,12 +195,11 @@ def _others(
     if release in catalog.releases(framework):
         listed = catalog.release_spec(framework, release).get("artefacts", ())
         pinned = {item["name"]: f"{item['name']}=={item['version']}" for item in listed}
-    given = {_plain(word): word for word in beside}
     found, said = [], []
-    for name in spec["with"]:
+    for name in wanted:
         allowed = artefact.metadata.requirements.get(name, "").split(";")[0].split("|")[0].strip()
         word = given.get(name) or pinned.get(name) or f"{name}{allowed}"
-        found.append(obtain(word, spec.get("python", "")))
+        found.append(obtain(word, {"python": spec.get("python", "")}))
         if name not in given and name not in pinned:
             number = found[-1].metadata.version
             said.append(

@@ -18,6 +18,7 @@ def touches(framework: str, release: str, keys: Collection[str]) -> dict[str, tu
     Args:
         release: the one whose gates and mixins count; the default one where the manifests lack it.
     """
+    from tuneport.checks import programs
     from tuneport.registry import catalog
 
     if not framework or not keys:
@@ -38,6 +39,7 @@ def touches(framework: str, release: str, keys: Collection[str]) -> dict[str, tu
             for what in _named(method.spec, key):
                 found.setdefault(key, set()).add(f"{name} {what}")
     try:
+        topics.update(*(method.spec.get("rules", ()) for method in programs.unrun(framework, version)))
         checks, inert = catalog.rules(framework, version, sorted(topics))
     except TuneportError:
         checks, inert = [], []

@@ -85,7 +85,7 @@ class Adapter(DeclarativeAdapter):
 
 
 def _is_rl(context: Context) -> bool:
-    return bool(context.method.spec["entry"] == "verl.trainer.main_ppo")
+    return "actor_rollout_ref.model.path" in context.release.keys
 
 
 def _program(context: Context, argv: tuple[Value, ...]) -> tuple[Value, ...]:

@@ -79,7 +79,8 @@ def estimate(context: Context, parameters: int, card: int | None) -> dict[str, f
         parts["reference"] = weights
     parts["logits"] = _logits(context)
     memory = config.get(f"{_ROLLOUT}.gpu_memory_utilization")
-    if card is None or not isinstance(memory, int | float):
+    apart = "rollout.nnodes" in context.release.keys  # generation has GPUs of its own
+    if card is None or apart or not isinstance(memory, int | float):
         return parts
     generation = {"weights": 0.0 if found.get("param_offload") else weights}
     if not found.get("optimizer_offload"):

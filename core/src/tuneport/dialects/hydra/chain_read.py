@@ -19,7 +19,7 @@ from tuneport.errors import Invalid, NotFound
 from tuneport.experiment.overlays import release_file, same, unroll
 from tuneport.experiment.yamlread import Document, read_yaml
 from tuneport.shell.gaps import open_, word
-from tuneport.types import Finding, Json, Key
+from tuneport.types import EMPTY, Finding, Json, Key
 
 _DOCS = "hydra-core 1.3 hydra/core/override_parser/overrides_parser.py"
 
@@ -116,8 +116,8 @@ def _file(name: str, files: Mapping[str, Mapping[str, Json]], found: Read) -> No
     found.findings += below.findings
 
 
-def applied(found: Read, keys: Mapping[str, Key]) -> Applied:
-    """What the user's files and then the overrides do to the composed keys."""
+def applied(found: Read, keys: Mapping[str, Key], moves: Mapping[str, str] = EMPTY) -> Applied:
+    """What the user's files and then the overrides do to the composed keys; `moves` as for `read.apply`."""
     seeds: list[Override] = []
     places = {}
     for name in found.deleted:
@@ -127,7 +127,7 @@ def applied(found: Read, keys: Mapping[str, Key]) -> Applied:
         name = ".".join(path)
         places[name] = word("", found.document.place(path), found.document.line(path))
         seeds.append(Override(name, "++", name, None, "value", value))
-    result = apply([*seeds, *found.words.overrides], keys)
+    result = apply([*seeds, *found.words.overrides], keys, moves)
     given = Counter(one.key for one in found.words.overrides)
     result.added -= {name for name in places if not given[name]}
     result.places = {**{name: place for name, place in places.items() if not given[name]}, **result.places}

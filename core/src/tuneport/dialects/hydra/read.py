@@ -21,7 +21,7 @@ from tuneport.dialects.hydra.parse import Override, OverrideError, parse_overrid
 from tuneport.dialects.hydra.render import branches_of, equal
 from tuneport.shell.gaps import Word, open_
 from tuneport.text import closest_key
-from tuneport.types import Finding, Json, Key
+from tuneport.types import EMPTY, Finding, Json, Key
 
 _FLAGS = "--help -h,--hydra-help,--version,--resolve,--run -r,--multirun -m,--shell-completion -sc"
 _WITH_VALUE = (
@@ -186,10 +186,16 @@ def _sweep(word: Override) -> Finding:
     return Finding("hydra-sweep", "error", message, hint, word.key)
 
 
-def apply(overrides: Sequence[Override], keys: Mapping[str, Key]) -> Applied:
-    """Apply overrides in order to a composed configuration."""
+def apply(
+    overrides: Sequence[Override], keys: Mapping[str, Key], moves: Mapping[str, str] = EMPTY
+) -> Applied:
+    """Apply overrides in order to a composed configuration.
+
+    Args:
+        moves: old key -> what it is called now.
+    """
     tree, branches = _composed(keys)
-    state = _State(keys, _copy(tree), branches)
+    state = _State(keys, _copy(tree), branches, moves)
     for word in overrides:
         state.apply(word)
     if state.absent > MAX_UNKNOWN:
@@ -215,8 +221,14 @@ def _composed(keys: Mapping[str, Key]) -> tuple[dict[str, Any], frozenset[str]]:
 
 
 class _State:
-    def __init__(self, keys: Mapping[str, Key], tree: dict[str, Any], branches: frozenset[str]) -> None:
-        self._keys, self._tree, self._branches = keys, tree, branches
+    def __init__(
+        self,
+        keys: Mapping[str, Key],
+        tree: dict[str, Any],
+        branches: frozenset[str],
+        moves: Mapping[str, str],
+    ) -> None:
+        self._keys, self._tree, self._branches, self._moves = keys, tree, branches, moves
         self._first: dict[str, tuple[Json, str]] = {}
         self._text = ""  # the word that is being applied
         self._names: list[str] = []  # what an unknown key may have meant
@@ -264,6 +276,10 @@ class _State:
             message = f"`{word.key}` is not in the configuration until it is added"
             hint = f"write +{word.key}=…"
             return Finding("key-needs-plus", "error", message, hint, word.key, source=_DOCS)
+        if why == "absent" and word.key in self._moves:
+            new = self._moves[word.key]
+            message = f"there is no key `{word.key}` any more: it is `{new}` now"
+            return Finding("key-moved", "error", message, f"write {new}=…", word.key, source=_DOCS)
         if why == "absent":
             self._names = self._names or [name for name, item in self._keys.items() if not item.add]
             close = closest_key(word.key, self._names)
