@@ -232,6 +232,15 @@ def test_verdicts_stand_on_code_keys_or_a_person(mill: World) -> None:
     found = {name: (one.applies, one.how) for name, one in by_name(later).items()}
     assert later.base == "1.1"
     assert found["mill-rate"] == (False, "neighbour") and found["mill-stones"] == (True, "same code")
+    assert any("a check of rate is new" in line for line in adopt_review.document(later)["decide"])
+    # Between two releases that disagree about a rule, it is what to look at first.
+    later.write(mill.manifests)
+    path.unlink()
+    forget()
+    between = adopt("mill", "1.1")
+    assert by_name(between)["mill-rate"].how == "apart"
+    first = adopt_review.document(between)["decide"][0]
+    assert first.startswith("rule mill-rate applies as in 1.0 and unlike the release after it")
 
 
 def test_a_changed_default_and_an_unmet_requirement_are_said(mill: World) -> None:

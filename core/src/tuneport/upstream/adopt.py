@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -119,13 +119,17 @@ def adopt(
     base = sides[0]
     pins = _pins(framework, base, distribution)
     found = scan(source or f"{distribution}=={version}", framework, release=version, beside=pins)
+    from tuneport.upstream.checks import checks_changed
     from tuneport.upstream.diff import diff
 
     say(f"comparing it with {framework} {base}")
     old = scan(f"{framework}@{base}")
+    code = _read_base(framework, base, distribution)
     if not old.keys:  # it ships no surface: its methods read another one
-        old = _read_base(framework, base, distribution) or old
+        old = code or old
     difference = diff(old, found)
+    if code is not None:  # a shipped surface says nothing of checks
+        difference = replace(difference, checks=checks_changed(code.checks, found.checks))
     shipped = {one: old if one == base else scan(f"{framework}@{one}") for one in sides}
     known_sides = [_side(framework, one, shipped[one].keys, say) for one in sides]
     verdicts = [

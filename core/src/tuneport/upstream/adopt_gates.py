@@ -20,9 +20,9 @@ from tuneport.types import Json, Key
 
 _SOURCE = re.compile(r"(?P<file>[\w./-]+\.py)(?:, (?P<symbol>[A-Za-z_][\w.]*))?")
 _CFG = re.compile(r"\bcfg\.([A-Za-z_][\w.]*)")
-How = Literal["same code", "other package", "no such key", "both sides", "neighbour"]
-"""What a verdict stands on; the last two are no proof. `other package`: the code is in a package that is not
-part of the release, and the runtimes pin it as they did."""
+How = Literal["same code", "other package", "no such key", "both sides", "apart", "neighbour"]
+"""What a verdict stands on; the last three are no proof, and at `apart` the releases beside it disagree.
+`other package`: the code is in a package that is not part of the release, and is pinned as it was."""
 PROVED = ("same code", "other package", "no such key")
 
 
@@ -141,7 +141,7 @@ def _rule(
     packages = {path.name for root in roots for path in root.iterdir()}
     if places and len(both) == 1 and not any(file.partition("/")[0] in packages for file, _ in places):
         return _as(sides[0], code, both.pop(), "other package", place, version)
-    how: How = "both sides" if len(both) == 1 and len(sides) > 1 else "neighbour"
+    how: How = "neighbour" if len(sides) == 1 else "both sides" if len(both) == 1 else "apart"
     return _as(sides[0], code, code not in sides[0].gates["rules"], how, place)
 
 
@@ -173,7 +173,9 @@ def params(
                 reason = f"{version} has no {', '.join(gone)}"
                 found[name] = Verdict("params", name, False, "no such key", reason, method_id)
             elif gated and name not in found:
-                how: How = "both sides" if len(gated) == len(sides) > 1 else "neighbour"
+                how: How = "neighbour"
+                if len(sides) > 1:
+                    how = "both sides" if len(gated) == len(sides) else "apart"
                 reason = sides[0].gates["params"].get(name, "")
                 found[name] = Verdict("params", name, not reason, how, reason, method_id)
     return list(found.values())

@@ -99,12 +99,22 @@ def _failed(adoption: Adoption) -> Iterator[str]:
 
 
 def _decide(adoption: Adoption) -> Iterator[str]:
-    for one in adoption.verdicts:
+    sides = {
+        "apart": f"as in {adoption.base} and unlike the release after it",
+        "both sides": "as on both sides of it",
+    }
+    # Those about which the releases beside it disagree are the likeliest to be wrong.
+    for one in sorted(adoption.verdicts, key=lambda verdict: verdict.how != "apart"):
         if one.how not in PROVED:
             state = "applies" if one.applies else f"is gated ({one.reason})"
-            basis = "as on both sides of it" if one.how == "both sides" else f"as in {adoption.base}"
+            basis = sides.get(one.how, f"as in {adoption.base}")
             read = one.place or "its source"
             yield f"{one.kind[:-1]} {one.name} {state} {basis}, and no code proves it: read {read}"
+    for fate, check in adoption.difference.checks:
+        if fate != "removed":
+            word = "is new" if fate == "added" else "is another than it was"
+            read = f"{check.file}:{check.line}, {check.symbol}"
+            yield f"a check of {', '.join(check.names)} {word}, and a rule may have to say it: read {read}"
     yield from (f"{line}, as it is not for {adoption.base}" for line in adoption.left_open)
     yield from adopt_release.pins(catalog.release_spec(adoption.framework, adoption.base), adoption.scan)
     difference = adoption.difference
