@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import importlib
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tuneport import scaffolds
+from tuneport import scaffolds, types
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs/plugins.md").read_text("utf-8")
@@ -51,6 +52,21 @@ def test_the_table_names_what_there_is() -> None:
         found = importlib.import_module(module)
         if module in ("tuneport.compiler.adapter", "tuneport.experiment.create"):
             assert all(hasattr(found, name) for name in re.findall(r"`([A-Za-z_]+)`", said))
+
+
+def test_the_table_of_types_names_their_fields() -> None:
+    part = PAGE.partition("### The types")[2].partition("\n| `kind`")[0]
+    rows = dict(re.findall(r"^\| `([A-Z][A-Za-z]+)` \| (.*) \|$", part, re.M))
+    recorded = json.loads((ROOT / "core/src/tuneport/testing/contract.json").read_text("utf-8"))["types"]
+    given = {name for name in recorded if hasattr(types, name)}  # the rest are of fleets
+    assert given - set(rows) == {"Composed", "Key", "Param"}  # their docstrings are the reference
+    for name, said in rows.items():
+        while (plain := re.sub(r"\([^()]*\)", "", said)) != said:
+            said = plain
+        words = set(re.findall(r"`([a-z_]+)`", said))
+        fields = {field for field, *_ in recorded[name][1:]}
+        assert fields <= words, name
+        assert all(hasattr(getattr(types, name), word) for word in words - fields), name
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

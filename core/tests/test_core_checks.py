@@ -71,8 +71,8 @@ FROM_CONFIG = [
     ("identity-key", "optim:\n  kind: offline\n", "optim.kind", 2, "makes this acme/tune", "another method"),
     ("identity-key", "optim: {kind: online}\n", "optim.kind", 1, "already has this value", "delete the line"),
     ("platform-key", "out:\n  dir: x\n", "out.dir", 2, "written by the platform", "delete the line"),
-    ("platform-key", "model: {name: x}\n", "model.name", 1, "written from --model", "give --model"),
-    ("platform-key", "data: {path: x}\n", "data.path", 1, "written from --train-data", "give --train-data"),
+    ("platform-key", "model: {name: x}\n", "model.name", 1, "written from --model", "delete the line"),
+    ("platform-key", "data: {path: x}\n", "data.path", 1, "written from --train-data", "delete the line"),
     ("platform-key", "nodes: 2\n", "nodes", 1, "hardware you ask for", "--profile"),
     ("platform-key", "local_rank: 0\n", "local_rank", 1, "not yours", "the launcher numbers"),
     ("platform-key", "local_rank: {deep: 0}\n", "local_rank.deep", 1, "not yours", "the launcher numbers"),
@@ -102,6 +102,13 @@ def test_findings_about_the_configuration(world: World, row: tuple[str, str, str
         assert finding.source.startswith("acme 1.0.0 acme/config.py:")
     if code.startswith(("acme-", "inert")):
         assert finding.source.startswith("acme 1.0.0")
+
+
+@pytest.mark.parametrize("line", ["data: {path: x}\n", "model: {name: x}\n"])
+def test_a_key_whose_flag_was_not_given_names_it(world: World, line: str) -> None:
+    option = "--model" if line.startswith("model") else "--train-data"
+    findings = judged(world, line, **{option[2:].replace("-", "_"): None})
+    assert f"give {option}" in one(findings, "platform-key").hint
 
 
 ACCEPTED = [

@@ -303,3 +303,48 @@ def test_the_command_writes_the_surface_and_says_what_it_read(tmp_path: Path) ->
     said = json.loads(CliRunner().invoke(tp, ["upstream", "scan", str(path), "--json"]).stdout)
     assert said["surface"] == json.loads(out.read_text("utf-8"))
     assert said["checks"][0]["names"] == ["lr", "loss"]
+
+
+MODELS = """
+from pydantic import BaseModel, Field
+
+class Row(BaseModel):
+    path: str
+
+class MillConfig(BaseModel):
+    steps: int
+    rate: float = Field(default=0.1, ge=0, alias="lr")
+    rows: list[Row] | None = None
+    said: int = Field(description="no default")
+"""
+
+
+def test_a_pydantic_model_is_read_and_its_aliases_are_said(tmp_path: Path) -> None:
+    (tmp_path / "mill").mkdir()
+    (tmp_path / "mill/__init__.py").write_text("")
+    (tmp_path / "mill/config.py").write_text(MODELS)
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "mill"\nversion = "1.0"\n')
+    found = scan(tmp_path)
+    assert sorted(found.keys["mill.config.MillConfig"]) == ["rate", "rows", "said", "steps"]
+    assert found.keys["mill.config.MillConfig"]["steps"].required
+    assert found.undecided[1:] == ("mill/config.py:9 rate has an alias, which is not in the surface",)
+
+
+def test_a_recipe_that_names_no_program_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "one/mill").mkdir(parents=True)
+    (tmp_path / "one/mill/__init__.py").write_text("")
+    (tmp_path / "one/pyproject.toml").write_text('[project]\nname = "mill"\nversion = "1.0"\n')
+    manifest = tmp_path / "manifests/mill/framework.yaml"
+    manifest.parent.mkdir(parents=True)
+    manifest.write_text(
+        'framework: mill\ntitle: Mill\ndefault_release: "1.0"\nscan: {mill: {packages: [mill]}}\n'
+    )
+    monkeypatch.setenv("TUNEPORT_MANIFEST_PATH", str(tmp_path / "manifests"))
+    found = scan(tmp_path / "one")
+    assert found.keys == {}
+    assert found.undecided == ("`scan` of the manifest names no program, so there are no entries",)
+    listed = CliRunner().invoke(tp, ["plugins", "--no-load"])
+    assert listed.stdout.splitlines()[-1].split() == ["(folder)", "mill", str(tmp_path / "manifests")]
+    assert json.loads(CliRunner().invoke(tp, ["plugins", "--no-load", "--json"]).stdout)["folders"] == [
+        str(tmp_path / "manifests")
+    ]

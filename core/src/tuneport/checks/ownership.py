@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from tuneport.types import Finding, Json, Method, Origin
 
 
-def check(method: Method, user_keys: Mapping[str, Origin], values: Mapping[str, Json]) -> Iterator[Finding]:
+def check(
+    method: Method,
+    user_keys: Mapping[str, Origin],
+    values: Mapping[str, Json],
+    given: Collection[str] = (),
+) -> Iterator[Finding]:
     """Findings for the keys that `config.yaml` or `job.yaml` set and somebody else owns.
 
     Args:
         user_keys: native key -> where the user set it.
         values: what the user set it to.
+        given: names in `bind` that the request has.
     """
-    owned = dict(owners(method))
+    owned = dict(owners(method, given))
     for name, origin in user_keys.items():
         for owner, (code, what, hint) in owned.items():
             if name == owner or name.startswith(owner + "."):
@@ -26,7 +32,7 @@ def check(method: Method, user_keys: Mapping[str, Origin], values: Mapping[str, 
                 break
 
 
-def owners(method: Method) -> Iterator[tuple[str, tuple[str, str, str]]]:
+def owners(method: Method, given: Collection[str] = ()) -> Iterator[tuple[str, tuple[str, str, str]]]:
     """native key -> (code, what is said of it, what to do instead)."""
     spec = method.spec
     for name, value in spec.get("identity", {}).items():
@@ -35,6 +41,7 @@ def owners(method: Method) -> Iterator[tuple[str, tuple[str, str, str]]]:
     for flag, binding in spec.get("bind", {}).items():
         option = f"--{flag.replace('_', '-')}"
         hint = binding.get("hint") or f"give {option}, or the matching field of job.yaml"
+        hint = "delete the line" if flag in given else hint
         yield binding["key"], ("platform-key", f"is written from {option}", hint)
     for field, name in spec.get("topology", {}).items():
         hint = "give --profile or --resources"

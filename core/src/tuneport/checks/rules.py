@@ -12,7 +12,7 @@ Rule = Mapping[str, Json]
 
 
 def variables(context: Context) -> dict[str, Json]:
-    """What an expression may name; see CONTRIBUTING, "Rules"."""
+    """What an expression may name; see docs/manifests.md, "Expressions"."""
     request, facts, pool = context.request, context.facts, _leading(context)
     topology: dict[str, Json] = {}
     if pool is not None:

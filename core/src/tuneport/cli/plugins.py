@@ -28,7 +28,8 @@ def command(no_load: bool, refresh: bool, as_json: bool) -> None:
         except Untrusted as error:  # the rows say what the site does not trust
             broken.append(Finding(error.code, "error", error.message, error.hint))
     broken += catalog.vocabulary_problems()
-    missing = sources.sources()[1]
+    found, missing = sources.sources()
+    folders = [source.folder for source in found if source.owner == str(source.folder)]
     if as_json:
         listed = [row._asdict() for row in rows]
         print_json(
@@ -37,6 +38,7 @@ def command(no_load: bool, refresh: bool, as_json: bool) -> None:
                 "plugins": listed,
                 "manifests": [finding_to_json(f) for f in broken],
                 "sources": missing,
+                "folders": [str(folder) for folder in folders],
             }
         )
         return
@@ -47,6 +49,7 @@ def command(no_load: bool, refresh: bool, as_json: bool) -> None:
     if lines:
         data(table(lines, ("kind", "name", "distribution", "state")))
     kept = [[row.name, row.trust, ", ".join(row.provides), row.folder] for row in rows if row.folder]
+    kept += [["(folder)", "", ", ".join(sources.frameworks_in(folder)), str(folder)] for folder in folders]
     if kept:
         data("")
         data(table(kept, ("manifests", "trust", "frameworks", "folder")))

@@ -54,7 +54,9 @@ def discovered(
         if hydra_entries(sources, package):
             composed = hydra.surface(name, version, sources, package, ())
             break
-    found |= _classes(sources, roots)
+    classes, aliased = _classes(sources, roots)
+    found |= classes
+    undecided += [f"{place} has an alias, which is not in the surface" for place in aliased]
     if composed:
         return {**composed, **head, "entries": {**composed["entries"], **found}}, undecided
     if not found:
@@ -69,7 +71,8 @@ def _unread(tree: ast.Module) -> Iterator[str]:
         yield from (name for name in dict.fromkeys(names) if name in _UNREAD)
 
 
-def _classes(sources: Sources, names: Sequence[tuple[str, str]]) -> dict[str, Any]:
+def _classes(sources: Sources, names: Sequence[tuple[str, str]]) -> tuple[dict[str, Any], list[str]]:
+    """(entries, places of fields with an alias)."""
     table = TypedConfigs(sources)
     for module, name in names:
         if name.endswith(_WORDS):
@@ -84,7 +87,7 @@ def _classes(sources: Sources, names: Sequence[tuple[str, str]]) -> dict[str, An
             keys = dict(_flat(table, name, "", ()))
             if keys and "source" in table.table[name]:
                 found[name] = {"keys": keys}
-    return found
+    return found, table.aliased
 
 
 def _flat(

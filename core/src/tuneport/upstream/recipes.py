@@ -94,6 +94,8 @@ def made(
     for entry, given in spec.get("flags", {}).items():
         read(entry, "argparse", lambda given=given: scan_flags(sources, given))  # type: ignore[misc]
     undecided += _beside(sources, [*spec.get("dataclasses", ()), *spec.get("parsers", ())])
+    if not any(spec.get(kind) for kind in ("dataclasses", "parsers", "flags")):
+        undecided.append("`scan` of the manifest names no program, so there are no entries")
     return {**head, "entries": entries}, undecided
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tuneport.upstream.annotations import members
 from tuneport.upstream.hydra_classes import Classes
-from tuneport.upstream.sources import Definition
+from tuneport.upstream.sources import Definition, Sources
 from tuneport.upstream.static import UNKNOWN, evaluate
 
 _MAPPINGS = ("TypedDict", "BaseModel")
@@ -17,7 +17,12 @@ _WRAPPERS = ("NotRequired", "Required", "Optional", "Union", "Annotated", "ReadO
 
 class TypedConfigs(Classes):
     """Class name -> what a surface keeps of it. A field that is a union of such classes gets a class of its
-    own, called after all of them, which has every field that any of them declares."""
+    own, called after all of them, which has every field that any of them declares. `aliased` are places of
+    fields that a file calls otherwise: the table has the name that the class gives them."""
+
+    def __init__(self, sources: Sources) -> None:
+        super().__init__(sources)
+        self.aliased: list[str] = []
 
     def _is_one(self, found: Definition) -> bool:
         node = found.node
@@ -64,6 +69,8 @@ class TypedConfigs(Classes):
         if node.value is None and not _optional(node.annotation):
             spec["required"] = True
         spec["source"] = self.sources.label(module, node)
+        if _has_alias(node):
+            self.aliased.append(f"{spec['source']} {ast.unparse(node.target)}")
         return spec
 
     def _inner(self, module: str, annotation: ast.expr) -> str:
@@ -120,6 +127,16 @@ def _default(classes: TypedConfigs, module: str, value: ast.expr | None) -> Any:
             return evaluate(classes.sources, module, factory.body)
         return {"list": [], "dict": {}}.get(ast.unparse(factory) if factory else "", UNKNOWN)
     return evaluate(classes.sources, module, value)
+
+
+def _has_alias(field: ast.AnnAssign) -> bool:
+    """Whether a field of a pydantic model is read under another name than the class gives it."""
+    return any(
+        isinstance(node, ast.Call)
+        and ast.unparse(node.func).rpartition(".")[2] == "Field"
+        and any(word.arg in ("alias", "validation_alias") for word in node.keywords)
+        for node in ast.walk(field)
+    )
 
 
 def _optional(annotation: ast.expr) -> bool:
