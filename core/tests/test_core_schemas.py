@@ -127,8 +127,8 @@ CANDIDATES = [
 ]  # fmt: skip
 ODD: list[Any] = [
     None, True, 0, -1, 0.5, 1, 10**9, "", "x", "BAD NAME!", "../x", "/abs", "a\\b", "a\0b", " ", "9", "-",
-    [], {}, [{}], [None], [1], ["x", "x"], {"zz": 1}, {"zz": None}, {"zz": ""}, {"zz": {}}, {"BAD NAME!": "x"},
-    {"TUNEPORT_ROLE": "x"},
+    [], {}, [{}], [None], [1], ["x", "x"], {"zz": 1}, {"zz": None}, {"zz": ""}, {"zz": {}},
+    {"BAD NAME!": "x"}, {"TUNEPORT_ROLE": "x"},
 ]  # fmt: skip
 
 
