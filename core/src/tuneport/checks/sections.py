@@ -25,7 +25,8 @@ def owned(context: Context) -> set[str]:
 
 def content(context: Context, name: str) -> dict[str, Json]:
     """What a section says; empty where nothing is set in it."""
-    found = nested({key: context.own[key] for key in owned(context)}).get(name, {})
+    ours = owned(context)
+    found = nested({key: value for key, value in context.own.items() if key in ours}).get(name, {})
     return found if isinstance(found, dict) else {}
 
 
