@@ -101,7 +101,7 @@ class Trap:
         watched = json.loads(report.read_text())
         assert done.returncode in (0, 2, 3, 4, 5, 6), done.stdout[:2000]
         assert watched["seen"] == []
-        # Reading every manifest anew, for an empty cache, is most of it: one second where both cores are busy.
+        # Most of it is reading every manifest for an empty cache: a second where both cores are busy.
         assert watched["cpu"] < 2.0, "seconds"
         assert watched["mib"] < 200
         assert not self.mark.exists()
