@@ -53,14 +53,14 @@ def write(path: Path, rows: list[Row]) -> Path:
     return path
 
 
-def said(root: Path, method: str, config: Row, data: Path) -> list[Finding]:
+def said(root: Path, method: str, config: Row, data: Path, validation: Path | None = None) -> list[Finding]:
     project = api.open_project(root)
     path = project.folder.experiments / method.replace("/", "-")
     if not path.exists():
         project.new(path.name, method)
     (path / "config.yaml").write_text(json.dumps(config), "utf-8")  # JSON is YAML
     report = api.Experiment(str(path)).validate(
-        model="org/m", train_data=str(data), validation_data=str(data)
+        model="org/m", train_data=str(data), validation_data=str(validation or data)
     )
     assert not [one for one in report.findings if one.code.startswith("yaml-")], report.findings
     return [one for one in report.findings if one.code in CODES]
@@ -229,6 +229,13 @@ def test_arrays_that_do_not_belong_together(root: Path, tmp_path: Path) -> None:
         np.savez(tmp_path / "a.npz", images=images, labels=labels)
         found = said(root, IMAGES, {}, tmp_path / "a.npz")
         assert all(says in one.message and one.severity == "warning" for one in found) and len(found) == 2
+
+
+def test_validation_rows_may_have_another_form_than_training_rows(root: Path, tmp_path: Path) -> None:
+    pairs = write(tmp_path / "a.jsonl", [{"prompt": "q", "completion": "a"}])
+    turns = write(tmp_path / "b.jsonl", [{"messages": [{"role": "user", "content": "q"}]}])
+    for train, validation in ((pairs, turns), (turns, pairs)):
+        assert not said(root, "trl/sft", {}, train, validation)
 
 
 def test_a_mixture_names_both_places(root: Path, tmp_path: Path) -> None:
