@@ -37,9 +37,12 @@ def as_read(context: Context, unknown: frozenset[str]) -> tuple[Context, frozens
     """(the context, the keys whose value nobody knows) as the program comes to see them: with the old keys
     that it moves to their new places itself, and with what it acts as, whatever it is told."""
     spec, found, open_ = context.method.spec, dict(context.config), set(unknown)
-    for move in context.release.spec.get("moves", ()) if spec.get("moves") else ():
+    moves = context.release.spec.get("moves", ()) if spec.get("moves") else ()
+    olds = tuple(move["from"] for move in moves)
+    names = [name for name in (*context.config, *unknown) if name.startswith(olds)]
+    for move in moves:
         old, new = move["from"], move["to"]
-        for name in (*context.config, *unknown):
+        for name in names:
             if name != old and not name.startswith(f"{old}."):
                 continue
             target = new + name.removeprefix(old)

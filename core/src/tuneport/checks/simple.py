@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from operator import add, ge, gt, le, lt, mul, sub
 from typing import Any, NamedTuple
 
@@ -76,6 +77,7 @@ class Plan(NamedTuple):
         return sorted(found, reverse=True)
 
 
+@lru_cache(maxsize=32)
 def planned(sources: tuple[str, ...], paths: Callable[[tuple[str]], Paths | None]) -> Plan:
     """The plan of some expressions, kept until one of them changes.
 

@@ -134,8 +134,7 @@ def _surface(
     known = spec.get("keys", {}).get(entry, {})
     try:
         if outline(framework, version)["entries"][program]["composed"]:
-            keys, composed = _composed(framework, version, program, choices)
-            return _corrected(keys, known), composed
+            return _composed(framework, version, entry, program, choices)
         items = surface(framework, version)["entries"][program]["keys"]
         return _corrected({name: surface_key(name, facts) for name, facts in items.items()}, known), None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -145,7 +144,7 @@ def _surface(
 
 
 def _composed(
-    framework: str, version: str, program: str, choices: Mapping[str, Json]
+    framework: str, version: str, entry: str, program: str, choices: Mapping[str, Json]
 ) -> tuple[dict[str, Key], Composed]:
     """The keys of an entry point whose configuration is composed, and how they came to be."""
     from tuneport.dialects.hydra.choices import CONFIG, is_group
@@ -156,12 +155,13 @@ def _composed(
         for key, value in sorted(choices.items())
         if isinstance(value, str) and (key == CONFIG or is_group(groups, key.lstrip("+~").partition("@")[0]))
     )
-    return _composition(framework, version, program, asked, _surface_entry(framework, version)["digest"])
+    digest = _surface_entry(framework, version)["digest"]
+    return _composition(framework, version, entry, program, asked, digest)
 
 
 @lru_cache(maxsize=64)
 def _composition(
-    framework: str, version: str, program: str, asked: tuple[tuple[str, str], ...], digest: str
+    framework: str, version: str, entry: str, program: str, asked: tuple[tuple[str, str], ...], digest: str
 ) -> tuple[dict[str, Key], Composed]:
     """What was composed before for the same choices, read back; else composed and kept."""
     from tuneport.registry import compositions
@@ -175,7 +175,8 @@ def _composition(
         document = surface(framework, version)
         found = composed_surface(document, document["entries"][program], dict(asked))
         compositions.save(place, key, found)
-    return found
+    keys, composed = found
+    return _corrected(keys, release_spec(framework, version).get("keys", {}).get(entry, {})), composed
 
 
 @cache
