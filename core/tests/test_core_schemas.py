@@ -312,7 +312,7 @@ def test_every_refusal_is_said_in_words_with_its_place(name: str) -> None:
         ("job", "resources:\n  pools:\n    - {name: a, series: b, nodes: 1}\n", 3, "gpus_per_node", ""),
         ("release", "release: 1.10\nruntime: {id: a}\n", 1, 'not of type "string"', 'in quotes: "1.10"'),
         ("release", "release: 1.1.0\nstatus: suported\nruntime: {id: a}\n", 2, "suported", "'supported'?"),
-        ("method", "launch: {run: {module: a.b, file: c}}\n", 1, "not valid under any", ""),
+        ("method", "launch: {run: {module: a.b, file: c}}\n", 1, "none of the forms", ""),
         ("job", f"model: [{'x' * 2000}]\n", 1, "…", ""),
         ("job", "params: {a: .nan}\n", 1, "nan is not a number that JSON can hold", ""),
         ("job", "", 1, "the file is empty", ""),

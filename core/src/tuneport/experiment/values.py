@@ -89,16 +89,15 @@ def describe(param: Param) -> str:
     schema = param.schema
     if "enum" in schema:
         return "one of " + ", ".join(json.dumps(option) for option in schema["enum"])
-    parts = [" or ".join(_types(schema)) or "any value"]
-    for key, sign in (
-        ("minimum", ">="),
-        ("exclusiveMinimum", ">"),
-        ("maximum", "<="),
-        ("exclusiveMaximum", "<"),
-    ):
-        if key in schema:
-            parts.append(f"{sign} {schema[key]}")
-    return " ".join(parts)
+    said = " or ".join(_bounds(branch) for branch in schema.get("anyOf", (schema,)))
+    shown = " or ".join(json.dumps(example) for example in schema.get("examples", ()))
+    return f"{said}, for example {shown}" if shown else said
+
+
+def _bounds(schema: Mapping[str, Json]) -> str:
+    signs = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
+    bounds = [f"{sign} {schema[key]}" for key, sign in signs.items() if key in schema]
+    return " ".join([" or ".join(_types(schema)) or "any value", *bounds])
 
 
 def _natives(method: Method) -> dict[str, str]:

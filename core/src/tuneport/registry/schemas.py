@@ -167,7 +167,8 @@ def _words(error: Any, against: dict[str, Json]) -> tuple[str, str]:
     if kind.name == "enum" and isinstance(error.instance, str):
         near = closest(error.instance, map(str, kind.options))
         return _cut(error.message), f"did you mean {near!r}?" if near else ""
-    return _cut(error.message), ""
+    value, alternatives, _ = error.message.partition(" is not valid under any of the schemas")
+    return _cut(f"{value} has none of the forms that it may have" if alternatives else error.message), ""
 
 
 def _cut(message: str) -> str:
