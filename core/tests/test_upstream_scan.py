@@ -306,6 +306,7 @@ def test_the_command_writes_the_surface_and_says_what_it_read(tmp_path: Path) ->
 
 
 MODELS = """
+from typing import TypedDict
 from pydantic import BaseModel, Field
 
 class Row(BaseModel):
@@ -316,6 +317,14 @@ class MillConfig(BaseModel):
     rate: float = Field(default=0.1, ge=0, alias="lr")
     rows: list[Row] | None = None
     said: int = Field(description="no default")
+    must: int = Field(..., ge=0)
+    may: int = Field(**{"default": 3})
+
+class Loose(TypedDict, total=False):
+    depth: int
+
+class StrictConfig(Loose):
+    width: int
 """
 
 
@@ -323,11 +332,15 @@ def test_a_pydantic_model_is_read_and_its_aliases_are_said(tmp_path: Path) -> No
     (tmp_path / "mill").mkdir()
     (tmp_path / "mill/__init__.py").write_text("")
     (tmp_path / "mill/config.py").write_text(MODELS)
+    (tmp_path / "mill/1.look.py").write_text("raise ValueError(steps)\n")  # no name imports it
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "mill"\nversion = "1.0"\n')
     found = scan(tmp_path)
-    assert sorted(found.keys["mill.config.MillConfig"]) == ["rate", "rows", "said", "steps"]
-    assert found.keys["mill.config.MillConfig"]["steps"].required
-    assert found.undecided[1:] == ("mill/config.py:9 rate has an alias, which is not in the surface",)
+    keys = found.keys["mill.config.MillConfig"]
+    assert sorted(keys) == ["may", "must", "rate", "rows", "said", "steps"]
+    assert [name for name in keys if keys[name].required] == ["steps", "said", "must"]
+    loose = {name: key.required for name, key in found.keys["mill.config.StrictConfig"].items()}
+    assert loose == {"depth": False, "width": True}
+    assert found.undecided[1:] == ("mill/config.py:10 rate has an alias, which is not in the surface",)
 
 
 def test_a_recipe_that_names_no_program_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,7 +53,8 @@ def read_code(sources: Sources, packages: Sequence[str], keys: Collection[str]) 
 
 
 def modules(sources: Sources, packages: Sequence[str]) -> Iterator[tuple[Path, str]]:
-    """(file, dotted name) of every module of some packages; tests and documentation are left out."""
+    """(file, dotted name) of every module of some packages; tests and documentation are left out, and files
+    with a dot in their name, which no dotted name reaches."""
     seen: set[str] = set()
     for root in sources.roots:
         inside = [path.name for path in sorted(root.iterdir()) if path.is_dir() and path.name.isidentifier()]
@@ -64,7 +65,8 @@ def modules(sources: Sources, packages: Sequence[str]) -> Iterator[tuple[Path, s
             for path in sorted(folder.rglob("*.py")):
                 parts = path.relative_to(root).with_suffix("").parts
                 module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-                if module not in seen and not {"tests", "test"} & set(parts):
+                aside = {"tests", "test"} & set(parts) or any("." in part for part in parts)
+                if module not in seen and not aside:
                     seen.add(module)
                     yield path, module
 

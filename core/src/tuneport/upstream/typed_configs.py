@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeGuard
 
 from tuneport.upstream.annotations import members
 from tuneport.upstream.hydra_classes import Classes
@@ -12,6 +12,7 @@ from tuneport.upstream.sources import Definition, Sources
 from tuneport.upstream.static import UNKNOWN, evaluate
 
 _MAPPINGS = ("TypedDict", "BaseModel")
+_DEFAULTS = ("default", "default_factory", "factory")
 _WRAPPERS = ("NotRequired", "Required", "Optional", "Union", "Annotated", "ReadOnly")
 
 
@@ -43,9 +44,14 @@ class TypedConfigs(Classes):
         known = own in self.table
         super()._take(found, own)
         assert isinstance(found.node, ast.ClassDef)
-        extra = {word.arg: ast.unparse(word.value) for word in found.node.keywords}.get("extra", "")
-        if not known and "forbid" in extra:
+        if known:
+            return
+        words = {word.arg: ast.unparse(word.value) for word in found.node.keywords}
+        if "forbid" in words.get("extra", ""):
             self.table[own]["closed"] = True
+        if words.get("total") == "False":  # a TypedDict none of whose own keys need be there
+            for spec in self.table[own].get("fields", {}).values():
+                spec.pop("required", None)
 
     def _field(self, module: str, node: ast.AnnAssign) -> dict[str, Any] | None:
         kinds = members(self.sources, module, node.annotation, aliases=True)
@@ -66,7 +72,7 @@ class TypedConfigs(Classes):
             spec["choices"] = choices
         if default is not UNKNOWN and not inner:
             spec["default"] = default
-        if node.value is None and not _optional(node.annotation):
+        if _is_unset(node.value) and not _optional(node.annotation):
             spec["required"] = True
         spec["source"] = self.sources.label(module, node)
         if _has_alias(node):
@@ -118,7 +124,9 @@ def _default(classes: TypedConfigs, module: str, value: ast.expr | None) -> Any:
     """The default of a field, UNKNOWN where it has none that can be read."""
     if value is None:
         return UNKNOWN
-    if isinstance(value, ast.Call) and ast.unparse(value.func).rpartition(".")[2] in ("field", "Field"):
+    if _is_unset(value):
+        return UNKNOWN
+    if _is_field(value):
         words = {word.arg: word.value for word in value.keywords if word.arg}
         if "default" in words or value.args:
             return evaluate(classes.sources, module, words.get("default") or value.args[0])
@@ -127,6 +135,19 @@ def _default(classes: TypedConfigs, module: str, value: ast.expr | None) -> Any:
             return evaluate(classes.sources, module, factory.body)
         return {"list": [], "dict": {}}.get(ast.unparse(factory) if factory else "", UNKNOWN)
     return evaluate(classes.sources, module, value)
+
+
+def _is_field(value: ast.expr | None) -> TypeGuard[ast.Call]:
+    return isinstance(value, ast.Call) and ast.unparse(value.func).rpartition(".")[2] in ("field", "Field")
+
+
+def _is_unset(value: ast.expr | None) -> bool:
+    """Whether a field has no default, so that it must be given: `x: int`, `= Field(ge=0)`, `= Field(...)`."""
+    if not _is_field(value):
+        return value is None
+    given = [*value.args[:1], *(word.value for word in value.keywords if word.arg in _DEFAULTS)]
+    more = any(word.arg is None for word in value.keywords)  # **options may hold one
+    return not more and all(isinstance(one, ast.Constant) and one.value is ... for one in given)
 
 
 def _has_alias(field: ast.AnnAssign) -> bool:
