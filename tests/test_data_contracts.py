@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,7 +37,9 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def write(path: Path, rows: list[Row]) -> Path:
-    if path.suffix == ".parquet":
+    if path.suffix == ".gz":
+        path.write_bytes(gzip.compress(write(path.with_suffix(""), rows).read_bytes()))
+    elif path.suffix == ".parquet":
         pq.write_table(pa.Table.from_pylist(rows), path)
     elif path.suffix == ".json":
         path.write_text(json.dumps(rows), "utf-8")
@@ -248,9 +251,10 @@ def test_a_mixture_names_both_places(root: Path, tmp_path: Path) -> None:
     ("name", "says"),
     [
         ("long.jsonl", "the first 1,000 of its 1,001 rows were judged"),
-        ("a.parquet", "only the types of its columns were judged, not the values of its 3 rows"),
+        ("long.parquet", "the first 1,000 of its 1,001 rows were judged"),
+        ("a.parquet", ""),
         ("a.txt", "its rows were not looked into: .txt is none of .parquet"),
-        ("a.jsonl.gz", "its rows were not looked into: .gz is none of .parquet"),
+        ("a.jsonl.zst", "its rows were not looked into: .zst is none of .parquet"),
         ("wide.jsonl", "its first row is longer than 1 MiB"),
         ("short.jsonl", ""),
     ],
@@ -258,7 +262,7 @@ def test_a_mixture_names_both_places(root: Path, tmp_path: Path) -> None:
 def test_what_was_not_looked_into_is_said_once(root: Path, tmp_path: Path, name: str, says: str) -> None:
     rows: list[Row] = [{"text": "x" * (1 << 20)}] if name == "wide.jsonl" else [{"text": "x"}] * 3
     write_as = name if Path(name).suffix in (".jsonl", ".parquet") else "other.jsonl"
-    data = write(tmp_path / write_as, [{"text": "x"}] * 1001 if name == "long.jsonl" else rows)
+    data = write(tmp_path / write_as, [{"text": "x"}] * 1001 if name.startswith("long") else rows)
     data = data.rename(tmp_path / name)
     project = api.open_project(root)
     path = project.folder.experiments / "unseen"
@@ -272,15 +276,29 @@ def test_what_was_not_looked_into_is_said_once(root: Path, tmp_path: Path, name:
     assert all(says in one.message for one in notes)
 
 
-@pytest.mark.parametrize("suffix", [".jsonl", ".json", ".parquet", ""])
+def test_what_reads_the_values_of_parquet_is_named(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tuneport.experiment.parquet_rows.find_spec", lambda name: None)
+    data = write(tmp_path / "a.parquet", [{"text": "x"}] * 3)
+    project = api.open_project(root)
+    path = project.folder.experiments / "unseen"
+    if not path.exists():
+        project.new(path.name, "trl/sft")
+    report = api.Experiment(str(path)).validate(model="org/m", train_data=str(data))
+    (note,) = [one for one in report.findings if one.code == "data-unseen"]
+    assert "only the types of its columns were judged, not the values of its 3 rows" in note.message
+    assert note.hint.startswith("`pip install 'tuneport-core[parquet]'`")
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz", ".json", ".parquet", ""])
 def test_every_kind_of_file_is_looked_into(root: Path, tmp_path: Path, suffix: str) -> None:
     rows: list[Row] = [dict(PAIR) for _ in range(3)]
     config = {"data.prompt_key": "prompt"}
     assert said(root, "openrlhf/dpo", config, write(tmp_path / f"a{suffix}", rows)) == []
     rows[1]["rejected"] = None
     found = said(root, "openrlhf/dpo", config, write(tmp_path / f"b{suffix}", rows))
-    where = "a row" if suffix == ".parquet" else "row 2"
-    assert f"{where}, column rejected: it is null" in found[0].message and found[0].severity == "error"
+    assert "row 2, column rejected: it is null" in found[0].message and found[0].severity == "error"
     for row in rows:
         del row["rejected"]
     found = said(root, "openrlhf/dpo", config, write(tmp_path / f"c{suffix}", rows))

@@ -98,6 +98,11 @@ def in_rules(path: Path) -> Iterator[str]:
             yield entry.get("code", "inert-key")
 
 
+def of_launchers(path: Path) -> Iterator[str]:
+    for launcher in yaml.safe_load(path.read_text("utf-8")).get("launchers", {}).values():
+        yield from (rule["code"] for rule in launcher.get("rules", ()))
+
+
 @cache
 def said() -> dict[str, list[str]]:
     """Code -> the files that say it."""
@@ -107,6 +112,9 @@ def said() -> dict[str, list[str]]:
             found.setdefault(code, []).append(str(path.relative_to(ROOT)))
     for path in sorted(ROOT.glob("manifests/tuneport_manifests/*/rules/*.yaml")):
         for code in in_rules(path):
+            found.setdefault(code, []).append(str(path.relative_to(ROOT)))
+    for path in sorted(ROOT.glob("manifests/tuneport_manifests/*/framework.yaml")):
+        for code in of_launchers(path):
             found.setdefault(code, []).append(str(path.relative_to(ROOT)))
     for code in PREFIXED:
         found.setdefault(code, []).append("core/src/tuneport/experiment/lock.py")

@@ -301,14 +301,51 @@ def warned(made: Ported, code: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("target", ["openrlhf/grpo", "trl/grpo", "verl/grpo"])
 def test_a_schedule_that_only_the_target_decides_is_told(project: api.Project, target: str) -> None:
-    """NeMo-RL has a list of schedulers, which no word of the vocabulary says."""
+    """A list of schedulers that no words of the vocabulary make: this one ends above 0."""
     project.new("a", "nemo-rl/grpo")
+    ends = {"name": "torch.optim.lr_scheduler.CosineAnnealingLR", "kwargs": {"T_max": 100, "eta_min": 1e-7}}
+    schedulers = {"policy": {"scheduler": [ends, {"milestones": []}]}}
+    (Path.cwd() / "experiments/a/config.yaml").write_text(json.dumps(schedulers), "utf-8")
     found = warned(ported("a", target, "b"), "port-default")
     assert (
         set(found) == {"lr_schedule"} and "`policy.scheduler` of nemo-rl/grpo says it" in found["lr_schedule"]
     )
     given = ported("b", target, "c", sets=("lr_schedule=cosine",))
     assert "port-default" not in {one.code for one in given.findings}
+
+
+@pytest.mark.parametrize(
+    ("sets", "says"),
+    [
+        ((), {"lr_schedule": "constant", "warmup_steps": 50}),  # as the release's own file has it
+        (("lr_schedule=constant",), {"lr_schedule": "constant"}),
+        (
+            ("lr_schedule=cosine", "warmup_steps=10", "max_steps=100"),
+            {"lr_schedule": "cosine", "warmup_steps": 10},
+        ),
+        (
+            ("lr_schedule=linear", "warmup_steps=1", "max_steps=9"),
+            {"lr_schedule": "linear", "warmup_steps": 1},
+        ),
+    ],
+)
+def test_a_list_of_schedulers_is_read_where_words_make_the_same(
+    project: api.Project, sets: tuple[str, ...], says: dict[str, Json]
+) -> None:
+    project.new("a", "nemo-rl/grpo")
+    said = canonical.values(context("a", sets))
+    assert {name: said[name].value for name in ("lr_schedule", "warmup_steps") if name in said} == says
+    made = ported("a", "verl/grpo", "b", sets=sets)
+    assert {name: made.after[name] for name in says} == says
+    assert not warned(made, "port-default")
+
+
+def test_the_two_halves_of_one_key_come_along(project: api.Project) -> None:
+    project.new("a", "nemo-rl/grpo")
+    made = ported("a", "openrlhf/grpo", "b", sets=("adam_beta1=0.8", "adam_beta2=0.9"))
+    assert (made.after["adam_beta1"], made.after["adam_beta2"]) == (0.8, 0.9)
+    back = ported("b", "trl/grpo", "c")
+    assert (back.after["adam_beta1"], back.after["adam_beta2"]) == (0.8, 0.9)
 
 
 def test_a_rise_that_stays_behind_is_told(project: api.Project) -> None:

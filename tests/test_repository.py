@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import statistics
 import subprocess
@@ -40,6 +41,16 @@ def test_the_core_names_no_framework() -> None:
         if re.search(FRAMEWORKS, line, re.IGNORECASE)
     ]
     assert not named
+
+
+def test_code_of_a_framework_says_why_it_is_no_manifest() -> None:
+    """In the second line, so that whoever adds to it asks first whether data would do."""
+    sources = [p for p in tracked("plugins/*/src/*/*.py") if not p.parent.name.startswith("tuneport_fleet")]
+    assert len(sources) > 30
+    docs = {
+        path: (ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "").splitlines() for path in sources
+    }
+    assert not [path for path, doc in docs.items() if not re.match(r"No manifest: .{20,}", "".join(doc[1:2]))]
 
 
 @pytest.mark.parametrize(

@@ -149,14 +149,15 @@ def _parameters(framework: str, methods: Sequence[str]) -> Iterator[str]:
             if found:
                 rows[_binding(framework, method, found)].append(method)
         word = words[name]
-        for (values, default, keys, note), having in rows.items():
+        for (values, default, unit, keys, note), having in rows.items():
             meaning = _sentence(word["meaning"]) + (f" {_sentence(note)}" if note else "")
-            cells = [values, default, word.get("unit", ""), keys, _some(having, methods), meaning]
+            cells = [values, default, unit or word.get("unit", ""), keys, _some(having, methods), meaning]
             yield _row([f"`{name}`", *cells])
 
 
-def _binding(framework: str, method_id: str, found: Mapping[str, Param]) -> tuple[str, str, str, str]:
-    """(values, default, native keys, note) of a parameter; where releases differ, each is told."""
+def _binding(framework: str, method_id: str, found: Mapping[str, Param]) -> tuple[str, ...]:
+    """(values, default, unit where it is the method's own, native keys, note) of a parameter; where releases
+    differ, each is told."""
     ways = {}
     for release, param in found.items():
         keys = "<br>".join(f"`{key}`" for key in param.keys)
@@ -164,8 +165,8 @@ def _binding(framework: str, method_id: str, found: Mapping[str, Param]) -> tupl
         if not default and param.keys:
             known = _surface(framework, release, method_id).keys.get(param.keys[0])
             default = _literal(known.default) if known is not None and not known.required else ""
-        note = catalog.method(method_id, release).spec["params"][param.name].get("note", "")
-        ways[release] = (describe(param), default, keys, note)
+        said = catalog.method(method_id, release).spec["params"][param.name]
+        ways[release] = (describe(param), default, said.get("unit", ""), keys, said.get("note", ""))
     missing = set(catalog.releases(framework)) - set(found)
     if len(set(ways.values())) == 1 and not missing:
         return next(iter(ways.values()))
@@ -177,8 +178,8 @@ def _binding(framework: str, method_id: str, found: Mapping[str, Param]) -> tupl
         for cells in columns
     ]
     if missing:
-        told[2] += f"<br>not in {', '.join(sorted(missing))}"
-    return (told[0], told[1], told[2], told[3])
+        told[3] += f"<br>not in {', '.join(sorted(missing))}"
+    return tuple(told)
 
 
 def _variants(methods: Sequence[str]) -> Iterator[str]:

@@ -8,6 +8,7 @@ import zlib
 from pathlib import Path
 
 import pytest
+from tuneport.experiment import parquet, tables
 from tuneport.experiment.parquet import table
 
 # Two rows of the shape of GSM8K's, as pyarrow 24 writes them, without the pages that are never read.
@@ -88,6 +89,16 @@ def test_a_file_that_is_none(tmp_path: Path, damaged: bytes) -> None:
     path.write_bytes(damaged)
     with pytest.raises(ValueError, match=r"Parquet"):
         table(path)
+
+
+def test_a_footer_without_end_is_given_up(
+    tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "train.parquet"
+    path.write_bytes(content)
+    monkeypatch.setattr(parquet, "_BYTES", 100)
+    unseen = "its footer is too long, so its rows were not looked into"
+    assert table(path) == {"columns": [], "unseen": unseen} == tables.read(path)
 
 
 def test_no_damage_does_more_than_refuse(tmp_path: Path, content: bytes) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from tuneport.experiment import rows, tables
+from tuneport.experiment import compressed, rows, tables
 
 
 def lines(path: Path, rows: list[Any]) -> dict[str, Any]:
@@ -326,3 +328,96 @@ def test_json_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
     path = tmp_path / "rows.json"
     path.write_bytes(b"\xef\xbb\xbf" + b'[{"text": "a"}]')
     assert tables.read(path)["rows"] == 1
+
+
+CONTENT = {
+    ".jsonl": b'{"a": "x", "n": 1}\n{"a": null, "n": 2}\n',
+    ".json": b'[{"a": "x"}, {"a": 1}]',
+    ".csv": b"a,b\n1,x\n,y\n",
+}
+
+
+@pytest.mark.parametrize("ending", CONTENT)
+def test_compressed_files_tell_what_others_do(tmp_path: Path, ending: str) -> None:
+    plain, packed = tmp_path / f"a{ending}", tmp_path / f"a{ending}.gz"
+    plain.write_bytes(CONTENT[ending])
+    expected = tables.read(plain)
+    assert expected["rows"] == 2
+    # Also in parts, as parallel compressors write them, and padded.
+    halves = CONTENT[ending][:11], CONTENT[ending][11:]
+    for content in (gzip.compress(CONTENT[ending]), b"".join(map(gzip.compress, halves)) + bytes(100)):
+        packed.write_bytes(content)
+        assert tables.read(packed) == expected
+    for damaged in (content[:-108], content[:30], content[:5] + b"x" + content[6:30], CONTENT[ending], b""):
+        packed.write_bytes(damaged)
+        assert tables.read(packed) == {}
+
+
+def test_of_a_long_compressed_file_the_beginning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "_DOCUMENT", 1 << 20)
+    row = b'{"t": "' + b"x" * 10_000 + b'"}\n'
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(row * 200, 1))
+    found = tables.read(tmp_path / "a.jsonl.gz")
+    assert found["unseen"] == "the first 104 of its rows were judged" and "rows" not in found
+    assert found["shapes"] == {"t": {"text": 1}}
+    # It may end in quotes, behind a line that looks like a row without its last column.
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b't,n\n"' + (b"x" * 9_900 + b'\ny",a\n"') * 200, 1))
+    found = tables.read(tmp_path / "a.csv.gz")
+    assert found["shapes"] == {"t": {"text": 1}, "n": {"text": 1}}
+    assert found["unseen"] == "the first 104 of its rows were judged" and "rows" not in found
+    (tmp_path / "a.json.gz").write_bytes(gzip.compress(b"[" + row * 200, 1))
+    assert "it is larger than 1 MiB" in tables.read(tmp_path / "a.json.gz")["unseen"]
+
+
+def test_what_inflates_without_end_costs_no_more(tmp_path: Path) -> None:
+    """A GiB of one line, and parts that hold nothing: what is asked for is all that is made of them."""
+    for content in (gzip.compress(bytes(1 << 24), 1) * 64, gzip.compress(b"") * 500_000):
+        (tmp_path / "a.gz").write_bytes(content)
+        found, more = compressed.beginning(tmp_path / "a.gz", 1 << 20)
+        assert len(found) <= 1 << 20 and more
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b"x" * (1 << 24), 1) * 2)
+    assert tables.read(tmp_path / "a.jsonl.gz") == {
+        "columns": [],
+        "unseen": "its first row is longer than 1 MiB, so none was looked into",
+    }
+
+
+@pytest.mark.parametrize(
+    ("column", "shapes"),
+    [
+        (pa.array([1, None], pa.timestamp("ns")), {"number": 1, "null": 2}),
+        (pa.array([Decimal("1.5"), None]), {"number": 1, "null": 2}),
+        (pa.array([b"x", b""]), {"record": 1}),
+        (pa.array([10**12, 1], pa.timestamp("s")), None),
+        (pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int64())), None),
+        (pa.array(["a", "b"], pa.string_view()), None),
+    ],
+)
+def test_values_of_every_type_in_a_saved_folder(tmp_path: Path, column: Any, shapes: Any) -> None:
+    table = pa.table({"c": column})
+    path = saved(tmp_path / "d", [{"c": "x"}])
+    part = str(path / "data-00000-of-00001.arrow")
+    with pa.OSFile(part, "wb") as file, pa.ipc.new_stream(file, table.schema) as stream:
+        stream.write_table(table)
+    found = tables.read(path)
+    assert found["columns"] == ["c"]
+    if shapes is None:
+        assert "of a type that is not read here" in found["unseen"]
+    else:
+        assert found["shapes"] == {"c": shapes} and found["rows"] == 2
+
+
+def test_of_long_rows_fewer_are_looked_into(tmp_path: Path) -> None:
+    found = tables.read(saved(tmp_path / "d", [{"t": "x" * 100_000}] * 200))
+    assert found["unseen"] == "the first 168 of its rows were judged" and "rows" not in found
+
+
+def test_a_cell_of_a_csv_may_be_as_long_as_loaders_take_it(tmp_path: Path) -> None:
+    path = tmp_path / "long.csv"
+    path.write_text(f"prompt,answer\n{'x' * 200_000},1\n", "utf-8")
+    found = tables.read(path)
+    assert (found["columns"], found["rows"], found["shapes"]["prompt"]) == (
+        ["prompt", "answer"],
+        1,
+        {"text": 1},
+    )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from tuneport.types import Finding
+if TYPE_CHECKING:  # not at run time: every command imports this module, and few need those types
+    from tuneport.types import Finding
 
 
 class TuneportError(Exception):

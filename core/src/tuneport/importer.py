@@ -74,6 +74,7 @@ def draft(words: Sequence[str], asked: linter.Asked, place: str = "") -> tuple[D
             here knows its program.
     """
     every, findings = linter.check_every(words, asked)
+    every = [one for one in every if one.release] or every  # beside programs that nothing here knows
     if len(every) > 1:
         places = ", ".join(f"{one.run.file}:{one.run.line}" for one in every[:8])
         message = f"the script starts {len(every)} commands of a framework ({places}); one can be imported"

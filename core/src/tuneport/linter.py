@@ -172,7 +172,13 @@ def check_arguments(run: Invocation, asked: Asked, gaps: Gaps | None = None) -> 
     Args:
         gaps: what the arguments leave open, where they come from a script.
     """
-    checked = _check(run, asked)
+    try:
+        checked = _check(run, asked)
+    except NotFound as error:
+        alone = _launched(run, asked, error)
+        if alone is None:
+            raise
+        checked = alone
     run = checked.run
     if gaps is None:
         return checked
@@ -184,6 +190,23 @@ def check_arguments(run: Invocation, asked: Asked, gaps: Gaps | None = None) -> 
         findings = [open_questions.softened(finding) for finding in checked.findings]
         return replace(checked, findings=tuple(ordered([*findings, *said])))
     return replace(checked, findings=tuple(ordered([*checked.findings, *said])))
+
+
+def _launched(run: Invocation, asked: Asked, error: NotFound) -> Checked | None:
+    """What is wrong with how a program is started that nothing here knows; None where that is nothing."""
+    method = Method("", "", "", {}, {}, "")
+    env = {name: value for name, value in {**asked.env, **run.env}.items() if not open_(value)}
+    topology = _topology(method, run, asked, {})
+    release = Release("", "", {}, {})
+    facts = {name: asked.facts.get(name, {}) for name in ("env", "topology")}
+    context = Context(method, release, Request(env=env), topology, facts, {}, {}, {}, {}, linted=True)
+    said = [*launched.ruled(run, context)]
+    if not said:
+        return None
+    note = Finding(error.code, "note", error.message, error.hint)
+    starts = run.launchers[-1] if run.launchers else ""
+    unread = (replace(note, severity="error"),)
+    return Checked(starts, "", run.module, "", tuple(ordered([*said, note])), (), context, run, unread)
 
 
 def _check(run: Invocation, asked: Asked) -> Checked:
@@ -374,6 +397,7 @@ def _judge(
         findings = [*composed.softened(context, findings, ruled), *ruled]
         findings += columns.check(seen_as, unknown)
         findings += launched.check(run, held, config)
+        findings += launched.ruled(run, context)
         findings += _hook_findings(seen_as, unknown)
     name = "" if method.id == framework else method.id
     said, open_rules = tuple(ordered(findings)), tuple(undecided)

@@ -225,7 +225,7 @@ def check(
             "undecided": list(one.undecided),
             "method": one.method,
             "entry": one.entry,
-            "release": f"{one.framework} {one.release}",
+            "release": f"{one.framework} {one.release}".strip(),
             "file": one.run.file,
             "line": one.run.line,
         }

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from tuneport_fleet_kubernetes.workloads import API
+from tuneport_fleet_kubernetes.kinds import API
 
 SCHEMAS = Path(__file__).parents[4] / "shared/k8s-schemas"
 KINDS = {

@@ -20,9 +20,9 @@ from typing import Any
 
 from tuneport.errors import Unavailable
 from tuneport_fleet_kubernetes.api import Api, Missing, Taken
+from tuneport_fleet_kubernetes.kinds import API
 from tuneport_fleet_kubernetes.logs import INDEX
 from tuneport_fleet_kubernetes.names import JOB
-from tuneport_fleet_kubernetes.workloads import API
 
 NODE = "test-node"
 _MOUNTED = """

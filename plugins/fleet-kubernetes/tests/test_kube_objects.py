@@ -99,19 +99,20 @@ WRITE = bool(os.environ.get("TUNEPORT_WRITE_GOLDEN"))
 EXAMPLES = int(os.environ.get("TUNEPORT_TEST_INJECTIONS", "20"))
 
 
-def arrived(words: list[str], env: dict[str, str]) -> Any:
+def arrived(words: list[str], env: dict[str, str]) -> list[str]:
     done = subprocess.run(words, env={**os.environ, **env}, capture_output=True, check=True)
-    return json.loads(done.stdout)
+    return done.stdout.decode().split("\0")
 
 
-SHOW = "import json,os,sys;print(json.dumps([sys.argv[1:], os.environ['V']]))"
+SHOW = ("/bin/sh", "-c", r'printf "%s\0" "$@" "$V"', "show")
+"""A command that prints what it was given."""
 
 
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(ANY, min_size=8, max_size=8), st.sampled_from(["job", "jobset", "trainjob"]))
 def test_any_value_reaches_the_command_exactly(values: list[str], kind: str) -> None:
     """Through YAML, what Kubernetes puts in for variables, and the shell of the container."""
-    words = (sys.executable, "-S", "-c", SHOW, *values, Ref("node_rank", values[0], prefix=values[1]))
+    words = (*SHOW, *values, Ref("node_rank", values[0], prefix=values[1]))
     fleet = KubernetesFleet({"workload": kind, "namespace": "ns", "environment": {"OWN": values[3]}})
     files = {"f.yaml": FileSpec("yaml", {"v": values[4]}), "f.txt": FileSpec("text", values[5])}
     request = fleet.render(plan(Command("trainer", words, {"V": values[2]}, files)), "job-abc-1")
@@ -126,13 +127,13 @@ def test_any_value_reaches_the_command_exactly(values: list[str], kind: str) -> 
     shell_words = [_expanded(word, env) for word in own["command"]]
     shell_words[2] = 'exec "$@"'  # what stands before it needs the volumes; the engine's tests have them
     argv = [*shell_words, *(_expanded(word, env) for word in own["args"])]
-    assert arrived(argv, {"V": env["V"]}) == [[*values, f"{values[1]}7{values[0]}"], values[2]]
+    assert arrived(argv, {"V": env["V"]}) == [*values, f"{values[1]}7{values[0]}", values[2], ""]
 
 
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(values=st.lists(ANY, min_size=8, max_size=8))
 def test_any_value_reaches_a_command_on_ray_exactly(values: list[str]) -> None:
-    words = (sys.executable, "-S", "-c", SHOW, *values, Ref("head_addr", values[0], prefix=values[1]))
+    words = (*SHOW, *values, Ref("head_addr", values[0], prefix=values[1]))
     files = {SCRIPT: FileSpec("text", "")}
     fleet = KubernetesFleet({"namespace": "ns"})
     request = fleet.render(plan(Command("actor", words, {"V": values[2]}, files)), "job-abc-1")
@@ -143,7 +144,7 @@ def test_any_value_reaches_a_command_on_ray_exactly(values: list[str]) -> None:
     head = main["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"][0]
     env = {item["name"]: _expanded(item["value"], {}) for item in head["env"] if "value" in item}
     env["TUNEPORT_CLUSTER_HEAD_ADDR"] = "10.0.0.7"
-    wanted = [[*values, f"{values[1]}10.0.0.7{values[0]}"], values[2]]
+    wanted = [*values, f"{values[1]}10.0.0.7{values[0]}", values[2], ""]
     assert (
         arrived(["/bin/sh", "-c", script], {"V": env["V"], **{k: env[k] for k in env if "CLUSTER" in k}})
         == wanted
@@ -240,6 +241,9 @@ def test_what_kubernetes_cannot_carry_or_the_fleet_does_not_take_is_refused(tmp_
             KubernetesFleet({"workload": "jobset", "namespace": "ns", **declared}).refuse(what)
         assert caught.value.code == code, what
         assert caught.value.message
+    with pytest.raises(TuneportError) as caught:  # so `tp plan --fleet` says it as well
+        KubernetesFleet({"workload": "job"}).render(plan(shell("a"), mounts=["/site"]), "a-1")
+    assert caught.value.code == "fleet-data" and "/site" in caught.value.message
     assert KubernetesFleet({"workload": "job"}).render(plan(shell("a"), runtime=tag), "a-1")
     shown = KubernetesFleet({"workload": "job"})
     request = {**shown.render(plan(shell("a"), runtime=tag), "a-1"), "source": ""}

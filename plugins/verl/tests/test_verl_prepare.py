@@ -63,7 +63,7 @@ def test_it_comes_with_every_method_that_learns_from_answers() -> None:
 def test_rows_are_as_the_release_reads_them(project: Path) -> None:
     found = prepare("--source", "raw")
     assert found["ok"]
-    assert {finding["code"] for finding in found["findings"]} == {"verl-steps", "data-unseen"}
+    assert {finding["code"] for finding in found["findings"]} == {"verl-steps"}
     for split in ("train", "test"):
         facts = found["files"][f"{split}.parquet"]
         assert facts["rows"] == 3

@@ -21,6 +21,7 @@ from __future__ import annotations
 import os.path
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from tuneport.experiment import tables
@@ -68,6 +69,8 @@ def check(context: Context, unknown: Collection[str] = ()) -> Iterator[Finding]:
             noted.add(path)
             message = f"{SPLITS[split]} {os.path.basename(path)}: {unseen}"
             hint = "what is wrong there shows when the job reads it: check rows where they are made"
+            if "wants" in facts:
+                hint = f"`pip install '{facts['wants']}'` has its first rows looked into"
             yield Finding("data-unseen", "note", message, hint, SPLITS[split])
 
 
@@ -97,7 +100,7 @@ def _files(context: Context, split: str, unknown: Collection[str]) -> Iterator[_
 
 def _unseen(facts: Mapping[str, Any], path: str) -> str:
     """What of a file was not looked into, if anything."""
-    kind = os.path.splitext(path)[1]
+    kind = tables.kind(Path(path))
     if facts.get("unseen") or not path or facts.get("columns") or kind in tables.KINDS:
         return str(facts.get("unseen", ""))
     return f"its rows were not looked into: {kind or 'its kind'} is none of {', '.join(tables.KINDS)}"

@@ -1,16 +1,79 @@
-"""What a framework's launcher is told beside hardware: it changes the run, and no configuration shows it."""
+"""What a launcher is told: whether it would take it, and what of it no configuration shows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 
+from tuneport.checks import rules
 from tuneport.checks.launcher_file import declared as launcher_of
 from tuneport.checks.launcher_file import overruled
 from tuneport.experiment.command_line import Invocation
+from tuneport.registry import catalog
+from tuneport.shell.gaps import open_
 from tuneport.text import closest, printable
-from tuneport.types import Finding, Json
+from tuneport.types import Context, Finding, Json
 
 SHOWN = 8
+
+
+def ruled(run: Invocation, context: Context) -> Iterator[Finding]:
+    """What the rules of each launcher of a command say of its flags, and a warning for each that it does not
+    have. An expression has them as `cfg`, without dashes and as numbers where they are such, and those of the
+    launchers around it as `cfg.around.NAME`.
+
+    Args:
+        context: the program's; of it only what is known of hardware and variables counts here.
+    """
+    known = catalog.launchers()
+    told: dict[str, dict[str, Json]] = {
+        name: {flag: _typed(value) for flag, value in flags.items()} for name, flags in run.told.items()
+    }
+    if directives := _directives(run.file):
+        told = {"sbatch": directives, **told}
+    for name, flags in told.items():
+        checks = known.get(name, {}).get("rules", ())
+        if not run.settings:  # else `check` says it
+            yield from _strangers(name, known.get(name, {}), flags)
+        around = {other: flags for other, flags in told.items() if other != name}
+        config = {**flags, "around": around}
+        unknown = {flag for flag, value in run.told.get(name, {}).items() if open_(value)}
+        for other, values in run.told.items():
+            unknown |= {f"around.{other}.{flag}" for flag, value in values.items() if open_(value)}
+        seen = context._replace(config=config, own=config, origins={})
+        found, _ = rules.apply(seen, checks, (), frozenset(unknown))
+        yield from found
+
+
+def _directives(file: str) -> dict[str, Json]:
+    """What a script says to Slurm in the comments at its head: flag -> value, of both spellings of a flag the
+    long one; `spread`, where anything in it starts programs on other machines."""
+    if not file:
+        return {}
+    try:
+        text = Path(file).read_text("utf-8", errors="replace")[:_HEAD]
+    except (OSError, ValueError):
+        return {}
+    found: dict[str, Json] = {}
+    for words in _DIRECTIVE.findall(text):
+        flag, _, value = words.split("#")[0].strip().replace(" ", "=", 1).partition("=")
+        name = _SHORT.get(flag, flag).lstrip("-").replace("-", "_")
+        found[name] = _typed(value.strip())
+    if found:
+        found["spread"] = bool(_SPREAD.search(text))
+    return found
+
+
+_HEAD = 1 << 17
+_DIRECTIVE = re.compile(r"^#SBATCH\s+(-\S.*)$", re.M)
+_SPREAD = re.compile(r"\b(srun|mpirun|mpiexec|pdsh|ssh|clush)\b")
+_SHORT = {"-N": "--nodes", "-n": "--ntasks", "-G": "--gpus"}
+
+
+def _typed(value: str) -> Json:
+    """A flag's value: true for one that stands alone."""
+    return int(value) if value.isascii() and value.isdigit() else value or True
 
 
 def check(run: Invocation, held: Mapping[str, Json], config: Mapping[str, Json]) -> Iterator[Finding]:
@@ -25,16 +88,10 @@ def check(run: Invocation, held: Mapping[str, Json], config: Mapping[str, Json])
         return
     yield from overruled(run, held, config)
     name, declared = launcher_of(run)
-    known = _flags(declared)
-    read = []
-    for flag, value in run.settings:
-        if "takes" in declared and not any(one.startswith(_plain(flag)) for one in map(_plain, known)):
-            close = closest(flag, known)
-            hint = f"did you mean {close}?" if close else f"`{name} --help` lists them"
-            message = f"{name} has no flag {printable(flag)}"
-            yield Finding("launcher-flag", "warning", message, hint, flag)
-        else:
-            read.append(printable(f"{flag} {value}".rstrip()))
+    yield from _strangers(name, declared, [flag for flag, _ in run.settings])
+    read = [
+        printable(f"{flag} {value}".rstrip()) for flag, value in run.settings if not _strange(declared, flag)
+    ]
     if read:
         more = f" and {len(read) - SHOWN} more" if len(read) > SHOWN else ""
         says = [
@@ -49,6 +106,21 @@ def check(run: Invocation, held: Mapping[str, Json], config: Mapping[str, Json])
         yield Finding("launcher-settings", "note", message, "an experiment says it by parameters or keys")
 
 
+def _strangers(name: str, declared: Mapping[str, Json], flags: Iterable[str]) -> Iterator[Finding]:
+    for flag in flags:
+        if not _strange(declared, flag):
+            continue
+        shown = flag if flag.startswith("-") else f"--{flag}"
+        close = closest(shown, _flags(declared))
+        hint = f"did you mean {close}?" if close else f"`{name} --help` lists them"
+        yield Finding("launcher-flag", "warning", f"{name} has no flag {printable(shown)}", hint, shown)
+
+
+def _strange(declared: Mapping[str, Json], flag: str) -> bool:
+    """Whether a launcher whose flags are all known has none that is called like this, or begins so."""
+    return "takes" in declared and not any(_plain(one).startswith(_plain(flag)) for one in _flags(declared))
+
+
 def _flags(declared: Mapping[str, Json]) -> list[str]:
     return [
         flag for part in ("takes", "alone", "nodes", "processes", "total") for flag in declared.get(part, ())
@@ -56,4 +128,4 @@ def _flags(declared: Mapping[str, Json]) -> list[str]:
 
 
 def _plain(flag: str) -> str:
-    return flag.replace("-", "_")
+    return flag.lstrip("-").replace("-", "_")

@@ -7,17 +7,20 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from tuneport.cli.output import data, json_option, print_json, printable, table, talk
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from tuneport.jobs.manager import Job
 
 INTERRUPTED = 130
 
 
 def _complete(_context: click.Context, _parameter: click.Parameter, text: str) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
     from tuneport.jobs.manager import complete
 
     return [CompletionItem(job, help=method) for job, method in complete(text)]
@@ -42,9 +45,10 @@ def command() -> None:
 @json_option
 def list_(everything: bool, as_json: bool) -> None:
     """List jobs, the newest first."""
-    from tuneport.jobs import show
+    from tuneport.jobs import manager, show
 
-    jobs = _jobs().list_jobs(None if everything else 50)
+    manager.say = talk
+    jobs = manager.overview(None if everything else 50)
     if as_json:
         print_json({"ok": True, "jobs": [show.job_json(job.record) for job in jobs]})
     elif jobs:

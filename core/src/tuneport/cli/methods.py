@@ -191,7 +191,7 @@ def _show(method_id: str, version: str, as_json: bool) -> None:
     rows = []
     for name, param in sorted(method.params.items()):
         default = json.dumps(param.default, ensure_ascii=False) if param.has_default else ""
-        unit = words.get(name, {}).get("unit", "")
+        unit = spec.get("params", {}).get(name, {}).get("unit") or words.get(name, {}).get("unit", "")
         rows.append([name, _short(describe(param)), default, ", ".join(param.keys), unit])
     if rows:
         data("\n" + table(rows, ("parameter", "values", "default", "native key", "unit")))

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
 from io import TextIOWrapper
+from typing import TYPE_CHECKING
 
 from tuneport.errors import TuneportError
 from tuneport.text import printable
-from tuneport.types import Finding
+
+if TYPE_CHECKING:
+    from tuneport.types import Finding
 
 INTERRUPTED = 130
 
@@ -65,6 +69,7 @@ def failed_write(error: OSError, *, as_json: bool = False) -> int:
 
 
 def _dispatch(args: list[str]) -> int:
+    gc.set_threshold(10_000)  # from 700: what is imported stays, and is not looked through again and again
     import click
 
     from tuneport.cli.group import tp

@@ -60,7 +60,8 @@ class Invocation:
     not known; `total` counts the processes of all machines. Where a shell is started instead, `script` is the
     file it reads or `text` what it is given after `-c`. `file` and `line` say where in a script it is
     started. `hands_to` is the launcher that gets the flags which the program does not know; `settings` are
-    flags of a framework's launcher that say more than hardware, with their values."""
+    flags of a framework's launcher that say more than hardware, with their values. `told` holds all that each
+    launcher is told: launcher -> flag, without its dashes and with `_` between words -> value."""
 
     module: str = ""
     is_file: bool = False
@@ -76,6 +77,7 @@ class Invocation:
     line: int = 0
     hands_to: str = ""
     settings: list[tuple[str, str]] = field(default_factory=list)
+    told: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
 def take_apart(words: Sequence[str]) -> Invocation:
@@ -221,8 +223,14 @@ def count(found: Invocation, flag: str, value: str, declared: Mapping[str, Json]
     """Take in what one flag of a launcher says: machines and processes, or a setting."""
     counting = {name: declared.get(name, ()) for name in _COUNTS}
     _counted(found, flag, value, counting)
+    _told(found, found.hands_to, flag, value)
     if not any(flag in flags for flags in counting.values()):
         found.settings.append(_setting(flag, value))
+
+
+def _told(found: Invocation, launcher: str, flag: str, value: str) -> None:
+    shown = _setting(flag, value)[1]
+    found.told.setdefault(launcher, {})[flag.lstrip("-").replace("-", "_")] = shown
 
 
 def _setting(flag: str, value: str) -> tuple[str, str]:
@@ -303,6 +311,7 @@ def _skip(
     """What follows a launcher's own flags."""
     alone = _ALONE[launcher].split() if declared is None else declared.get("alone", ())
     counting = {"nodes": _NODES, "processes": _PROCESSES} if declared is None else declared
+    found.told.setdefault(launcher, {})
     while rest and (rest[0].startswith("-") or blank(rest[0])) and rest[0] not in ("-m", "--module"):
         if blank(rest[0]) and rest[1:2] and (rest[1].startswith("-") or rest[1].endswith(".py")):
             rest = rest[1:]
@@ -314,6 +323,7 @@ def _skip(
             return rest[1:]
         if flag in alone or (len(flag) == 2 and launcher == "python" and flag not in ("-W", "-X", "-c")):
             rest = rest[1:]
+            _told(found, launcher, flag, "")
             if declared is not None:
                 found.settings.append((flag, ""))
             continue
@@ -321,6 +331,7 @@ def _skip(
             value, rest = (rest[1] if len(rest) > 1 else ""), rest[1:]
         rest = rest[1:]
         _counted(found, flag, value, counting)
+        _told(found, launcher, flag, value)
         if declared is not None and not any(flag in counting.get(name, ()) for name in _COUNTS):
             found.settings.append(_setting(flag, value))
     return rest

@@ -90,8 +90,8 @@ def gather(
     facts["topology"] = dict(declared.get("topology", {}))
     facts["functions"] = _functions(folder)
     findings: list[Finding] = []
+    places: list[tuple[str, Location, Path]] = []
     for split, location in (("train", request.train_data), ("validation", request.validation_data)):
-        flag = f"--{split}-data"
         if location is not None and location.kind == "dataset":
             path, missing = _in_dataset(location)
             if missing:
@@ -99,8 +99,12 @@ def gather(
                 findings.append(Finding("dataset-not-here", "note", missing, hint, f"--{split}-dataset"))
         else:
             path = local_path(location, folder)
-        if location is None or path is None or location.others:  # what one of several holds says little
-            continue
+        # What one of several files holds says little.
+        if location is not None and path is not None and not location.others:
+            places.append((split, location, path))
+    tables.read_ahead(path for _, _, path in places)
+    for split, location, path in places:
+        flag = f"--{split}-data"
         if not os.path.exists(path):  # also where the name is longer than a name may be
             message = f"{flag} {location.value} is not on this machine"
             findings.append(Finding("data-not-here", "note", message, "it must be where the job runs", flag))
@@ -132,14 +136,14 @@ def _unread(flag: str, name: str, path: Path, table: dict[str, Json]) -> list[Fi
     """A warning about data that cannot be read; `broken` is taken out of what is known of it."""
     broken = table.pop("broken", None)
     if broken is not None:
-        where = "row" if path.suffix == ".json" else "line"
+        where = "row" if tables.kind(path) == ".json" else "line"
         message = f"{flag} {name}, {where} {broken[0]}: {broken[1]}"
         return [Finding("data-broken", "warning", message, f"mend the {where}, or drop it", flag)]
     if table.get("rows") == 0:
         message = f"{flag} {name} has no rows"
         return [Finding("data-empty", "warning", message, "look whether it is the right file", flag)]
-    if (path.suffix in tables.KINDS or path.is_dir()) and not table:
-        kind = "a saved dataset" if path.is_dir() else path.suffix.removeprefix(".")
+    if (tables.kind(path) in tables.KINDS or path.is_dir()) and not table:
+        kind = "a saved dataset" if path.is_dir() else tables.kind(path).removeprefix(".")
         message = f"{flag} {name} cannot be read as {kind}"
         hint = "look whether the file is whole, UTF-8, and what its name says"
         return [Finding("data-unreadable", "warning", message, hint, flag)]

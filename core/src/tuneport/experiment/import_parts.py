@@ -13,7 +13,7 @@ from tuneport.checks.surface import ancestor
 from tuneport.compiler import convert
 from tuneport.dialects.hydra.choices import CONFIG
 from tuneport.dialects.hydra.render import equal
-from tuneport.experiment import values
+from tuneport.experiment import joint, values
 from tuneport.experiment.command_line import Invocation
 from tuneport.experiment.hardware import NODE_GPUS
 from tuneport.experiment.secrets import ADVICE, is_secret
@@ -63,6 +63,8 @@ def parameters(
                 if once:
                     free = {key: item for key, item in free.items() if key not in new}
                 break
+    lists = {key: value for key, value in config.items() if key not in held and isinstance(value, list)}
+    found |= joint.parameters(lists, base, found)
     return {name: found[name] for name in method.params if name in found}
 
 

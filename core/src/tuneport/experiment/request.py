@@ -266,4 +266,4 @@ def _location(text: str, dataset: str, written: Written, from_flag: str) -> Loca
     return Location("hub", text)
 
 
-_FILES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".arrow", ".txt")
+_FILES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".arrow", ".txt", ".gz")

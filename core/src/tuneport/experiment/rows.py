@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from tuneport.types import Json
+if TYPE_CHECKING:  # it costs a process that reads rows and does nothing else more than all the rest
+    from tuneport.types import Json
 
 COLUMNS = 2_000  # columns and fields beyond which no table is meant
+ENOUGH = 16 << 20  # bytes, about, of rows after which no more are looked into
+_NUMBER = 16  # bytes that a number is counted as, for what it costs
 _ITEMS = 64  # items of a list that are looked into
 _LENGTHS = 16  # lengths of lists that are told apart
 _TYPES = {str: "string", bool: "bool", int: "int64", float: "double", list: "list", dict: "struct"}
@@ -69,6 +73,17 @@ def _fields(records: Sequence[Mapping[str, Json]]) -> dict[str, Json]:
     return {name: list(fields) for name, fields in found.items()}
 
 
+def weight(value: Json) -> int:
+    """About how many bytes a value has."""
+    if isinstance(value, str | bytes):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(map(weight, value.values()))
+    if not isinstance(value, list | tuple) or not value:
+        return _NUMBER
+    return _NUMBER * len(value) if isinstance(value[0], int | float) else sum(map(weight, value))
+
+
 def shape(value: Json) -> str:
     """What a value is to whoever learns from it: text, messages (a list of records with a role and content,
     or calls of tools in its place), contents (messages of which one says neither text nor parts), bool,
@@ -77,8 +92,10 @@ def shape(value: Json) -> str:
         return "null" if value is None else "bool"
     if isinstance(value, int | float):
         return "number"
-    if isinstance(value, dict):
+    if isinstance(value, dict | bytes):
         return "record"
+    if not isinstance(value, str | list | tuple):  # a time, or a number of another kind
+        return "number"
     if not value:
         return "empty"
     if isinstance(value, str):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import sys
@@ -45,7 +46,11 @@ def folder(path: Path) -> dict[str, Json]:
     if state.get("_indices_data_files"):  # a choice of rows: what the first of them are is not known
         unseen = "it is a choice of rows that was saved with indices, so its rows were not looked into"
         return {"columns": list(features), "format": "saved", "unseen": unseen}
-    records, whole = _records([path / name for name in files])
+    try:
+        records, whole = _records([path / name for name in files])
+    except NotImplementedError:
+        unseen = "it has columns of a type that is not read here, so its rows were not looked into"
+        return {"columns": list(features), "format": "saved", "unseen": unseen}
     facts = {**rows.of_records(records, whole), "columns": list(features), "format": "saved"}
     if whole:
         return {**facts, "rows": len(records)}
@@ -60,21 +65,32 @@ def _json(path: Path) -> dict[str, Json]:
 
 
 def _records(paths: list[Path]) -> tuple[list[dict[str, Json]], bool]:
-    """The first rows of files of an Arrow stream, and whether these are all."""
+    """The first rows of files of an Arrow stream, and whether these are all.
+
+    Raises:
+        ValueError: they are damaged. NotImplementedError: the library cannot say what they hold."""
+    import warnings
+
     from nanoarrow import ArrayStream  # late: it is seldom needed
 
     found: list[dict[str, Json]] = []
+    room = rows.ENOUGH
     for path in paths:
         if not path.is_file():
             raise ValueError(f"{path.name} is missing")
         try:
-            with ArrayStream.from_path(path) as stream:
+            with warnings.catch_warnings(), ArrayStream.from_path(path) as stream:
+                warnings.simplefilter("ignore")  # that nanoseconds are lost
                 for row in stream.iter_py():
-                    if len(found) == _FIRST:
+                    if len(found) == _FIRST or room < 0:
                         return found, False
                     found.append(row)
+                    room -= rows.weight(row)
         except RuntimeError as error:  # what the library says of damaged files
-            raise ValueError(f"{path.name}: {error}") from error
+            kind = NotImplementedError if f"({errno.ENOTSUP})" in str(error) else ValueError
+            raise kind(f"{path.name}: {error}") from error
+        except (KeyError, OverflowError) as error:
+            raise NotImplementedError(f"{path.name}: {error}") from error
     return found, True
 
 

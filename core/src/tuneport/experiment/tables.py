@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import itertools
 import json
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import IO
 
 from tuneport.experiment.rows import of_records
 from tuneport.types import Json
 
 LINES = (".jsonl", ".ndjson")
-KINDS = (".parquet", *LINES, ".json", ".csv", ".tsv", ".npz")
+_PLAIN = (*LINES, ".json", ".csv", ".tsv")  # also compressed, as .jsonl.gz
+KINDS = (".parquet", *_PLAIN, ".npz")
 SAMPLE = 64 * 1024 * 1024  # bytes up to which a file is read to its end
 _PARSED = 1_000  # rows that are looked into
 _LINE = 1 << 20  # bytes of a line that are looked at
-_DOCUMENT = 16 * 1024 * 1024  # bytes up to which a JSON document is parsed
+_DOCUMENT = 16 * 1024 * 1024  # bytes up to which a JSON document is parsed, and a .gz file inflated
 _DIGITS = 4_000  # digits up to which an integer is read as one
 _KINDS = {str: "text", bool: "true or false", int: "a number", float: "a number", list: "a list"}
 _KINDS |= {type(None): "null"}
 # What a CSV reader that infers types (pandas') takes for no value.
 _MISSING = {"", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>"}
 _MISSING |= {"N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"}
+
+
+def kind(path: Path) -> str:
+    """The ending that tells what a file holds: `.jsonl`, also of `rows.jsonl.gz`."""
+    endings = path.suffixes[-2:]
+    return endings[0] if endings[1:] == [".gz"] and endings[0] in _PLAIN else path.suffix
 
 
 def read(path: Path) -> dict[str, Json]:
@@ -32,8 +43,9 @@ def read(path: Path) -> dict[str, Json]:
     `column.field` of records and `column[].field` of lists of records -> shape -> the first row that has it,
     counted from 1, 0 where the file says it for all, or -1 for some), `counts` and `ties` (see `rows`) and
     `constant` (column of true and false or of numbers -> the one value that all rows hold); `unseen`, a
-    sentence where not all rows were looked into; `broken`, the first line that is no record with what it is
-    instead; nothing for kinds that nobody reads and damaged files.
+    sentence where not all rows were looked into, and `wants`, what to install so that some are; `broken`,
+    the first line that is no record with what it is instead; nothing for kinds that nobody reads and for
+    damaged files.
 
     A folder is read where `datasets` saved it (`save_to_disk`); of several splits, train."""
     import csv
@@ -44,15 +56,19 @@ def read(path: Path) -> dict[str, Json]:
 
             return folder(path)
         if path.suffix == ".parquet":
-            from tuneport.experiment.parquet import table
+            from tuneport.experiment import parquet, parquet_rows
 
-            return table(path)
-        if path.suffix in LINES:
-            return _json_lines(path)
-        if path.suffix == ".json":
-            return _json_document(path)
-        if path.suffix in (".csv", ".tsv"):
-            return _separated(path, "\t" if path.suffix == ".tsv" else ",")
+            return parquet_rows.with_rows(path, parquet.table(path))
+        ending = kind(path)
+        if ending in _PLAIN:
+            stream, long = _opened(path)
+            with stream:
+                if ending in LINES:
+                    return _json_lines(stream, long)
+                if ending == ".json":
+                    return _json_document(stream, long)
+                text = io.TextIOWrapper(stream, "utf-8-sig", newline="")
+                return _separated(text, "\t" if ending == ".tsv" else ",", long, path.suffix == ".gz")
         if path.suffix == ".npz":
             from tuneport.experiment.saved import arrays
 
@@ -62,21 +78,44 @@ def read(path: Path) -> dict[str, Json]:
     return {}
 
 
-def _json_document(path: Path) -> dict[str, Json]:
+def read_ahead(paths: Iterable[Path]) -> None:
+    """Make `read` of several files cost less than as many readings."""
+    parquets = [path for path in dict.fromkeys(paths) if path.suffix == ".parquet" and os.path.isfile(path)]
+    if len(parquets) > 1:
+        from tuneport.experiment import parquet_rows
+
+        with contextlib.suppress(OSError):  # `read` will say so
+            parquet_rows.read_ahead(parquets)
+
+
+def _opened(path: Path) -> tuple[IO[bytes], bool]:
+    """A file, and whether it is too long to be read to its end; of a compressed one the beginning."""
+    if path.suffix != ".gz":
+        return path.open("rb"), path.stat().st_size > SAMPLE
+    from tuneport.experiment import compressed
+
+    content, more = compressed.beginning(path, _DOCUMENT)
+    if more:  # to the last line that is whole, where there is one
+        content = content[: content.rfind(b"\n") + 1] or content
+    return io.BytesIO(content), more
+
+
+def _json_document(stream: IO[bytes], long: bool) -> dict[str, Json]:
     """A list of records, as loaders of JSON take it; lines of JSON may be called .json as well."""
-    with path.open("rb") as stream:
-        start = stream.read(_LINE).removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
+    start = stream.read(_LINE).removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
+    stream.seek(0)
     if start == b"{":
-        facts = _json_lines(path)
+        facts = _json_lines(stream, long)
         # A document over several lines looks like broken lines, and loaders differ in what they make of it.
         unseen = "it is no list of records and no lines of them, so its rows were not looked into"
         return {"columns": [], "unseen": unseen} if "broken" in facts else facts
     if start != b"[":
         return {} if start else {**of_records([], whole=True), "rows": 0}
-    if path.stat().st_size > _DOCUMENT:
+    text = stream.read(_DOCUMENT + 1)
+    if long or len(text) > _DOCUMENT:
         unseen = f"it is larger than {_DOCUMENT >> 20} MiB, so its rows were not looked into"
         return {"columns": [], "unseen": f"{unseen}; lines of JSON (.jsonl) would be"}
-    found = _parsed(path.read_text("utf-8-sig"))
+    found = _parsed(text.decode("utf-8-sig"))
     for number, row in enumerate(found, 1):
         wrong = _odd(row)
         if wrong:
@@ -85,29 +124,32 @@ def _json_document(path: Path) -> dict[str, Json]:
     return facts if len(found) <= _PARSED else {**facts, "unseen": _first(_PARSED, len(found))}
 
 
-def _separated(path: Path, delimiter: str) -> dict[str, Json]:
+def _separated(stream: IO[str], delimiter: str, long: bool, cut: bool) -> dict[str, Json]:
+    """`cut`: a long one may end within a row."""
     import csv
 
-    long = path.stat().st_size > SAMPLE
     seen: list[list[str]] = []
     rows = 0
-    with path.open(newline="", encoding="utf-8-sig") as stream:
-        reader = csv.reader(stream, delimiter=delimiter)
-        columns = next(reader, [])
-        facts: dict[str, Json] = {"columns": columns}
-        for row in reader:
-            if not row:  # a blank line is none
-                continue
-            if long and rows == _PARSED:
-                break
-            rows += 1
-            if rows > _PARSED or "broken" in facts:
-                continue
-            if len(row) > len(columns):
-                wrong = f"it has {len(row)} fields, and the first line names {len(columns)} columns"
-                facts["broken"] = (reader.line_num, wrong)
-            else:
-                seen.append(row)
+    csv.field_size_limit(_DOCUMENT)  # loaders have no limit of 128 KiB
+    reader = csv.reader(stream, delimiter=delimiter)
+    columns = next(reader, [])
+    facts: dict[str, Json] = {"columns": columns}
+    for row in reader:
+        if not row:  # a blank line is none
+            continue
+        if long and rows == _PARSED:
+            break
+        rows += 1
+        if rows > _PARSED or "broken" in facts:
+            continue
+        if len(row) > len(columns):
+            wrong = f"it has {len(row)} fields, and the first line names {len(columns)} columns"
+            facts["broken"] = (reader.line_num, wrong)
+        else:
+            seen.append(row)
+    else:
+        if long and cut:
+            seen = seen[:-1]
     whole = not long and rows == len(seen)
     facts["shapes"] = {
         name: _inferred([row[at] if at < len(row) else "" for row in seen], whole)
@@ -143,33 +185,31 @@ def _number(text: str) -> bool:
     return "_" not in text
 
 
-def _json_lines(path: Path) -> dict[str, Json]:
-    long = path.stat().st_size > SAMPLE
+def _json_lines(stream: IO[bytes], long: bool) -> dict[str, Json]:
     sampled: list[Mapping[str, Json]] = []
     rows = taken = 0
     broken: tuple[int, str] | None = None
     looking = True
-    with path.open("rb") as stream:
-        for number in itertools.count(1):
-            line = stream.readline(_LINE if long else -1)
-            taken += len(line)
-            if not line or (long and (rows == _PARSED or taken > SAMPLE)):
+    for number in itertools.count(1):
+        line = stream.readline(_LINE if long else -1)
+        taken += len(line)
+        if not line or (long and (rows == _PARSED or taken > SAMPLE)):
+            break
+        if not line.strip():
+            continue
+        rows += 1
+        if not looking or rows > _PARSED:
+            continue
+        if len(line) >= _LINE:
+            looking = False
+            if long:
                 break
-            if not line.strip():
-                continue
-            rows += 1
-            if not looking or rows > _PARSED:
-                continue
-            if len(line) >= _LINE:
-                looking = False
-                if long:
-                    break
-                continue
-            record, wrong = _record(line)
-            if wrong:
-                broken, looking = (number, wrong), False
-            else:
-                sampled.append(record)
+            continue
+        record, wrong = _record(line)
+        if wrong:
+            broken, looking = (number, wrong), False
+        else:
+            sampled.append(record)
     if broken is not None and not sampled:
         return {"broken": broken}
     if rows and not sampled:

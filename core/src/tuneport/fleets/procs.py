@@ -8,10 +8,9 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 MARK = "TUNEPORT_JOB_KEY"
 """In the environment of every process of a job: its key."""
@@ -20,8 +19,7 @@ SUPERVISOR_MARK = "TUNEPORT_SUPERVISOR"
 _PROC = Path("/proc")
 
 
-@dataclass(frozen=True, slots=True)
-class Ident:
+class Ident(NamedTuple):
     """A process that can be told from a later one with the same id. `start` is in clock ticks since boot."""
 
     pid: int
@@ -30,11 +28,10 @@ class Ident:
     host: str
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return self._asdict()
 
 
-@dataclass(frozen=True, slots=True)
-class Stat:
+class Stat(NamedTuple):
     pid: int
     state: str
     parent: int

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
-from tuneport.types import LaunchPlan
+if TYPE_CHECKING:
+    from tuneport.types import LaunchPlan
 
 State: TypeAlias = Literal[
     "ACCEPTED",  # the intent is committed; nothing has been started

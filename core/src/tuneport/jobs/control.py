@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from tuneport.compiler.plan import plan_from_json, plan_to_json
 from tuneport.errors import NotFound, TuneportError, Unavailable
 from tuneport.fleets.failure import NotStarted
 from tuneport.fleets.procs import alive, elsewhere, ident_from_json, user_name
@@ -21,7 +19,9 @@ from tuneport.fleets.protocol import TERMINAL, Fleet, LogLine, State, Status
 from tuneport.jobs.follow import merged
 from tuneport.jobs.model import Attempt, Record, Transition
 from tuneport.jobs.store import Store
-from tuneport.types import LaunchPlan
+
+if TYPE_CHECKING:
+    from tuneport.types import LaunchPlan
 
 OVER: frozenset[State] = TERMINAL | {"UNKNOWN"}
 """States after which nothing more is to be waited for here."""
@@ -82,6 +82,8 @@ class Control:
         Raises:
             Unavailable, Invalid, NotFound, Untrusted: the fleet refuses the plan; nothing was started.
         """
+        from tuneport.compiler.plan import plan_to_json
+
         settings = dict(fleet_settings or {})
         fleet = self._fleet(fleet_kind, settings)
         if hasattr(fleet, "refuse"):
@@ -123,6 +125,13 @@ class Control:
         """Jobs as they are now, the newest first. Each fleet is asked once."""
         return self._refreshed(self._store.jobs(limit=limit))
 
+    def overview(self, *, limit: int | None = None) -> list[Record]:
+        """`recover`, then `jobs`, with one look at the fleets for both."""
+        now = {job.id: job for job in self._refreshed(self._store.unfinished())}
+        for job in self._started(now.values()):
+            now[job.id] = job
+        return [now.get(job.id, job) for job in self._store.jobs(limit=limit)]
+
     def children(self, job: Record) -> list[Record]:
         """The jobs that evaluate or export what a job wrote, as they are now, the oldest first."""
         return self._refreshed(self._store.children(job.id))
@@ -132,12 +141,18 @@ class Control:
         return self._store.history(job.attempt(attempt).key)
 
     def plan(self, job: Record) -> LaunchPlan:
+        from tuneport.compiler.plan import plan_from_json
+
         return plan_from_json(self._store.plan(job.id))
 
     def recover(self) -> list[Record]:
         """Start what was accepted by a process that died before it could. Returns those jobs."""
+        return self._started(self._refreshed(self._store.unfinished()))
+
+    def _started(self, jobs: Iterable[Record]) -> list[Record]:
+        """Those of the jobs that nobody lives to start, after starting them."""
         started = []
-        for job in self._refreshed(self._store.unfinished()):
+        for job in jobs:
             if self._deserted(job):
                 try:
                     started.append(self._begin(job, job.last, "recovery"))
@@ -360,15 +375,14 @@ class Control:
             )
             return self._store.job(job.id)
         except Unavailable:  # a full disk must not hide how the job is
-            now = replace(
-                attempt,
+            now = attempt._replace(
                 state=seen.state,
                 cause=seen.cause,
                 exit_code=seen.exit_code,
                 started=seen.started,
                 ended=seen.ended,
             )
-            return replace(job, attempts=(*job.attempts[:-1], now))
+            return job._replace(attempts=(*job.attempts[:-1], now))
 
     def _fleet_of(self, job: Record) -> Fleet:
         return self._fleet(job.fleet_kind, job.fleet_settings)

@@ -203,6 +203,11 @@ def list_jobs(limit: int | None = None) -> list[Job]:
     return [Job(record) for record in _control().jobs(limit=limit)]
 
 
+def overview(limit: int | None = None) -> list[Job]:
+    """`recover`, then `list_jobs`, with one look at the fleets for both."""
+    return [Job(record) for record in _control().overview(limit=limit)]
+
+
 def recover() -> list[Job]:
     """Start what a process accepted and did not live to start. Says what it did; raises nothing that
     has to do with those jobs."""

@@ -1,16 +1,14 @@
-"""What the store and the manager return."""
+"""What the store and the manager return. Named tuples, because a store holds thousands."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tuneport.fleets.protocol import State
 
 
-@dataclass(frozen=True, slots=True)
-class Transition:
+class Transition(NamedTuple):
     """One step of an attempt. Times are seconds since the epoch: when it happened, as far as known."""
 
     time: float
@@ -20,8 +18,7 @@ class Transition:
     actor: str
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(NamedTuple):
     """One try of a job. `order` is the position of its intent among all; `key` names it to the fleet;
     `origin` is the process that accepted it, as `procs.Ident` has it."""
 
@@ -40,8 +37,7 @@ class Attempt:
     origin: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """One submission of a plan, as it was when this was read. `attempts` is in order; the last one is what
     the job's state means; `parent` is the job that this one evaluates or exports."""
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from tuneport.errors import NotFound, Unavailable
 from tuneport.fleets.faults import fault
@@ -50,12 +50,13 @@ CREATE INDEX attempts_by_state ON attempts (state);
 CREATE INDEX transitions_by_key ON transitions (key);
 """
 _JOB = (
-    "id, created, method, release, action, experiment, source, fleet, fleet_kind, fleet_settings, digest,"
-    " parent"
+    "id, method, release, action, experiment, source, fleet, fleet_kind, fleet_settings, digest, parent,"
+    " created"
 )
 _ATTEMPT = (
     "job, number, position, key, handle, state, reached, cause, exit_code, created, started, ended, origin"
 )
+_UNFINISHED = tuple(state for state in get_args(State) if state not in TERMINAL)
 _AT_ONCE = 500
 """Jobs of one query; SQLite takes 999 values."""
 Point: TypeAlias = Literal["store-schema", "store-intent", "store-retry", "store-handle", "store-move"]
@@ -105,12 +106,11 @@ class Store:
             json.dumps(dict(fleet_settings)),
             plan["digest"],
             parent,
-            text,
         )
         with self._write("store-intent") as cursor:
             job = _unused_id(cursor, plan)
             cursor.execute(
-                f"INSERT INTO jobs ({_JOB}, plan) VALUES ({'?, ' * 12}?)", (job, time.time(), *row)
+                f"INSERT INTO jobs ({_JOB}, plan) VALUES ({'?, ' * 12}?)", (job, *row, time.time(), text)
             )
             _add_attempt(cursor, job, 1)
         return self.job(job)
@@ -193,8 +193,9 @@ class Store:
     def jobs(self, *, limit: int | None = None) -> list[Record]:
         """The newest first."""
         with _explained(self._path):
+            # In the order of their rows, which are only ever added: there is no index of their times.
             rows = self._connection.execute(
-                f"SELECT {_JOB} FROM jobs ORDER BY created DESC, rowid DESC LIMIT ?",
+                f"SELECT {_JOB} FROM jobs ORDER BY rowid DESC LIMIT ?",
                 (-1 if limit is None else limit,),
             ).fetchall()
             return self._jobs(rows)
@@ -208,11 +209,11 @@ class Store:
     def unfinished(self) -> list[Record]:
         """Jobs with an attempt that has not ended, the oldest first."""
         with _explained(self._path):
-            marks = ", ".join("?" * len(TERMINAL))
+            marks = ", ".join("?" * len(_UNFINISHED))
             rows = self._connection.execute(
-                f"SELECT {_JOB} FROM jobs WHERE id IN (SELECT job FROM attempts WHERE state NOT IN ({marks}))"
-                " ORDER BY created, rowid",
-                tuple(TERMINAL),
+                f"SELECT {_JOB} FROM jobs WHERE id IN (SELECT job FROM attempts WHERE state IN ({marks}))"
+                " ORDER BY rowid",
+                _UNFINISHED,
             ).fetchall()
             return self._jobs(rows)
 
@@ -238,48 +239,20 @@ class Store:
         """Id and method of the newest jobs whose id begins so; for completion."""
         with _explained(self._path):
             rows: list[tuple[str, str]] = self._connection.execute(
-                "SELECT id, method FROM jobs WHERE substr(id, 1, ?) = ? ORDER BY created DESC LIMIT ?",
+                "SELECT id, method FROM jobs WHERE substr(id, 1, ?) = ? ORDER BY rowid DESC LIMIT ?",
                 (len(prefix), prefix, limit),
             ).fetchall()
         return rows
 
     def _jobs(self, rows: list[tuple[Any, ...]]) -> list[Record]:
-        jobs = []
         attempts = self._attempts([row[0] for row in rows])
         read = cache(json.loads)  # many have the same settings and the same origin
-        for row in rows:
-            (
-                job,
-                created,
-                method,
-                release,
-                action,
-                experiment,
-                source,
-                fleet,
-                kind,
-                settings,
-                digest,
-                parent,
-            ) = row
-            jobs.append(
-                Record(
-                    id=job,
-                    method=method,
-                    release=release,
-                    action=action,
-                    experiment=experiment,
-                    source=source,
-                    fleet=fleet,
-                    fleet_kind=kind,
-                    fleet_settings=read(settings),
-                    digest=digest,
-                    parent=parent,
-                    created=created,
-                    attempts=tuple(_attempt(row, read) for row in attempts[job]),
-                )
+        return [
+            Record._make(
+                (*row[:8], read(row[8]), *row[9:], tuple(_attempt(tried, read) for tried in attempts[row[0]]))
             )
-        return jobs
+            for row in rows
+        ]
 
     def _attempts(self, jobs: Sequence[str]) -> dict[str, list[tuple[Any, ...]]]:
         """The rows of each job's attempts, in order."""

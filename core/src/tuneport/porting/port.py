@@ -28,8 +28,8 @@ MEASURES = "benchmark"
 """What a method starts from that trains nothing."""
 STEPS = "max_steps"
 """What ends training where a method has it."""
-WHOLE_STEPS = "counted in training steps"
-"""What manifests note of a parameter that counts them, in place of optimizer steps."""
+WHOLE_STEPS = "training steps"
+"""The `unit` of a parameter that counts them in a method, in place of optimizer steps."""
 KEPT = ("model", "data", "profile", "resources", "env", "fleet")
 """What job.yaml says whatever the method is."""
 
@@ -200,9 +200,8 @@ def _counted(
 
 
 def _whole_steps(method: Method, name: str) -> bool:
-    """Whether a parameter that the vocabulary counts in optimizer steps counts training steps in a method, as
-    its note says."""
-    return WHOLE_STEPS in method.spec.get("params", {}).get(name, {}).get("note", "")
+    """Whether a parameter that the vocabulary counts in optimizer steps counts training steps in a method."""
+    return bool(method.spec.get("params", {}).get(name, {}).get("unit") == WHOLE_STEPS)
 
 
 def _by_default(

@@ -21,7 +21,7 @@ Index: TypeAlias = dict[str, Any]
 
 KINDS = ("releases", "methods", "rules", "surfaces", "templates")
 MAX_FILES = 20_000
-BINDING = ("key", "keys", "values", "times", "over", "follows", "default", "note")
+BINDING = ("key", "keys", "values", "times", "over", "follows", "unit", "default", "note")
 """Keys of a parameter that are ours; everything else in it is JSON Schema."""
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tuneport.errors import Invalid, NotFound, TuneportError
 from tuneport.registry.deadline import TooLong, deadline
 from tuneport.registry.scan import EntryPoint, entry_points
 from tuneport.settings import setting
-from tuneport.types import Bindings, Context, Finding, LaunchPlan, Location, Ref
+
+if TYPE_CHECKING:  # at run time where they are needed: a command that only looks at jobs needs none
+    from tuneport.types import Bindings, Context, Finding, LaunchPlan, Location
 
 T = TypeVar("T")
 _HOOKS = ("validate", "bind_args", "topology", "launch", "export")
@@ -124,6 +126,8 @@ class Hooks:
             self._register_policy(name)
 
     def validate(self, context: Context) -> list[Finding]:
+        from tuneport.types import Finding
+
         findings: list[Finding] = []
         plugins = self._manager.list_name_plugin()
         for name, plugin in plugins:  # one at a time, so that the right one is blamed
@@ -141,9 +145,13 @@ class Hooks:
         return findings
 
     def bind_args(self, context: Context) -> Bindings:
+        from tuneport.types import Bindings
+
         return self._one("bind_args", Bindings, lambda: self._manager.hook.bind_args(context=context))
 
     def topology(self, context: Context) -> Bindings:
+        from tuneport.types import Bindings
+
         return self._one("topology", Bindings, lambda: self._manager.hook.topology(context=context))
 
     def launch(self, context: Context) -> LaunchPlan:
@@ -165,6 +173,8 @@ class Hooks:
 
     def _layer(self, context: Context, without: Collection[str], name: str) -> LaunchPlan:
         """The plan without some of the policies; `name` is the outermost that is left."""
+        from tuneport.types import LaunchPlan
+
         left_out = [plugin for known, plugin in self._manager.list_name_plugin() if known in without]
         hook = self._manager.subset_hook_caller("launch", left_out)
         result = self._call("launch", lambda: hook(context=context), name)
@@ -188,6 +198,8 @@ class Hooks:
             )
 
     def export(self, context: Context, checkpoint: Location, format: str) -> LaunchPlan:  # noqa: A002
+        from tuneport.types import LaunchPlan
+
         return self._one(
             "export",
             LaunchPlan,
@@ -295,6 +307,8 @@ def _odd_finding(finding: Finding) -> str:
 
 def _odd(plan: LaunchPlan) -> str:
     """What is wrong with a plan that a plugin gave; empty where nothing is."""
+    from tuneport.types import Ref
+
     try:
         for command in plan.commands:
             for value in (*command.argv, *command.env.values()):

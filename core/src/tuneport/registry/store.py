@@ -11,10 +11,13 @@ import os
 import sys
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tuneport.errors import TuneportError
 from tuneport.settings import cache_dir
-from tuneport.types import Json
+
+if TYPE_CHECKING:
+    from tuneport.types import Json
 
 _FORMAT = 1
 _MOST_FILES = 4096
@@ -72,6 +75,8 @@ def _version() -> str:
             "checks/simple_syntax.py",
             "experiment/yamlread.py",
             "experiment/functions.py",
+            "experiment/parquet_rows.py",
+            "experiment/rows.py",
             "types.py",
         )
     ]

@@ -82,7 +82,8 @@ def _documents(folder: Path, spec: Mapping[str, Any], read: Documents) -> set[st
     Args:
         spec: `name` (the key of a document's name), `group` (the key of a group's name, whose members stand
             under `name`; a document with the key `other` is none), `tag`, `include` (documents that it
-            builds on), and `where` (a key that must be true, of the document or of a member).
+            builds on), and `where` (a key that must be true, or with `among` have one of its values, of the
+            document or of a member).
     """
     title, group, tag = spec["name"], spec["group"], spec["tag"]
     names, chosen = set[str](), set[str]()
@@ -101,7 +102,8 @@ def _documents(folder: Path, spec: Mapping[str, Any], read: Documents) -> set[st
         for word in [tags] if isinstance(tags, str) else tags:
             names.add(word)
             members.setdefault(word, set()).add(name)
-        if "where" in spec and document.get(spec["where"]):
+        value = document.get(spec["where"]) if "where" in spec else None
+        if value in spec["among"] if "among" in spec else value:
             chosen.add(name)
     while more := {word for word, inside in members.items() if inside & chosen and word not in chosen}:
         chosen |= more

@@ -1,4 +1,6 @@
-"""What a manifest cannot say about a custom job: the names under which its script finds model and data."""
+"""What a manifest cannot say about a custom job: the names under which its script finds model and data.
+No manifest: its environment dialect has one prefix for all keys, and these names have another.
+"""
 
 from __future__ import annotations
 

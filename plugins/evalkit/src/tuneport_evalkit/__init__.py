@@ -1,1 +1,3 @@
-"""Tuneport's adapter for lm-eval and evalscope."""
+"""Tuneport's adapter for lm-eval and evalscope.
+No manifest: it only marks the package; each module says why it is code.
+"""

@@ -1,6 +1,6 @@
-"""The adapter: a harness runs inside a script that finds the model and reads what the harness wrote, which no
-manifest can say; tasks are looked up in the lists of the harness; one parameter is spread over several
-tasks."""
+"""The adapter: a harness inside a script that finds the model and reads what the harness wrote.
+No manifest: the command is turned around a script of ours, and one parameter is spread over several tasks.
+"""
 
 from __future__ import annotations
 

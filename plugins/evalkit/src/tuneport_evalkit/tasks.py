@@ -1,5 +1,6 @@
-"""Whether a harness has the tasks that are asked for: names are patterns, files or folders for one, and local
-data for the other."""
+"""Whether a harness has the tasks that are asked for, by patterns, files, folders or local data.
+No manifest: expressions match no pattern against a release's lists, and see no name that is close to another.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +16,32 @@ _UNSAFE = "lm-eval 0.4.13 lm_eval/evaluator.py, evaluate"
 _EVALSCOPE = "evalscope 1.14.1 evalscope/api/registry.py, get_benchmark"
 _MODELS = "lm-eval 0.4.13 lm_eval/models/__init__.py, MODEL_MAPPING"
 _ALLOW = "HF_ALLOW_CODE_EVAL"
+_CHATS = (
+    "local-chat-completions",
+    "openai-chat-completions",
+    "azure-openai-chat-completions",
+    "anthropic-completions",
+    "anthropic-chat",
+    "anthropic-chat-completions",
+    "litellm",
+    "litellm-chat",
+    "litellm-chat-completions",
+)
+_META = "evalscope 1.14.1 evalscope/api/benchmark/meta.py, BenchmarkMeta._update"
+_FIXED = ("evaluation_version", "few_shot_mode", "allowed_few_shot_nums", "supports_choice")
+_FIELDS = (
+    "name", "dataset_id", "data_adapter", "output_types", "subset_list", "default_subset",
+    "few_shot_num", "few_shot_random", "train_split", "eval_split", "prompt_template",
+    "few_shot_prompt_template", "system_prompt", "choice_instructions", "query_template", "pretty_name",
+    "description", "paper_url", "data_statistics", "sample_example", "tags", "filters", "metric_list",
+    "aggregation", "primary_metric", "shuffle", "shuffle_choices", "force_redownload", "review_timeout",
+    "extra_params", "sandbox_config", "max_image_bytes", "dataset_revision", "hf_dataset_id",
+    "hf_dataset_revision", "local_path",
+)  # fmt: skip
+_FILTERS = (
+    "take_first", "take_first_k", "majority_vote", "regex", "regex_pos", "remove_whitespace",
+    "remove_until", "extract",
+)  # fmt: skip
 _LOCAL = ("general_qa", "general_mcq", "general_vqa", "general_vmcq", "general_fc")
 
 
@@ -61,6 +88,30 @@ def _lm_eval(context: Context, lists: Mapping[str, frozenset[str]]) -> Iterator[
         message = f"`tasks` names {name}, and lm-eval has no task of that name"
         yield Finding("lm-eval-task", "error", message, hint, *_at(context, "tasks"), _LM_EVAL)
     yield from _unsafe(context, [name for name in names if name in lists["unsafe"]])
+    yield from _likelihood(context, names, lists.get("likelihood", frozenset()))
+
+
+def _likelihood(context: Context, names: list[str], known: frozenset[str]) -> Iterator[Finding]:
+    """Tasks that compare the likelihood of given answers, where the engine tells none."""
+    config = context.config
+    found = [name for name in names if name in known or ("*" in name and fnmatch.filter(known, name))]
+    if not found or config.get("config") or config.get("include_path"):
+        return
+    shown = " and ".join(dict.fromkeys(found))
+    if config.get("model") in _CHATS:
+        message = (
+            f"{shown} compares how likely given answers are, which the engine {config['model']} does not tell"
+        )
+        hint = "take tasks whose answers are generated, or an engine such as local-completions"
+        source = "lm-eval 0.4.13 lm_eval/models/openai_completions.py, LocalChatCompletion.loglikelihood"
+        yield Finding("lm-eval-likelihood", "error", message, hint, *_at(context, "tasks"), source)
+    arguments = nested(config).get("model_args")
+    thinks = isinstance(arguments, dict) and arguments.get("enable_thinking") is True
+    if thinks and config.get("model") in ("hf", "hf-auto", "huggingface", "vllm"):
+        message = f"{shown} compares how likely given answers are, which does not go with enable_thinking"
+        hint = "take tasks whose answers are generated, or leave enable_thinking out"
+        source = "lm-eval 0.4.13 lm_eval/models/huggingface.py, HFLM.loglikelihood"
+        yield Finding("lm-eval-likelihood", "error", message, hint, *_at(context, "tasks"), source)
 
 
 def _unsafe(context: Context, names: list[str]) -> Iterator[Finding]:
@@ -116,10 +167,34 @@ def _evalscope(context: Context, lists: Mapping[str, frozenset[str]]) -> Iterato
             )
     for name in names:
         about = arguments.get(name)
+        yield from _about(context, name, about if isinstance(about, dict) else {})
         if name in _LOCAL and not (isinstance(about, dict) and about.get("local_path")):
             message = f"{name} asks questions of your own, and no file is named"
             hint = f"set dataset_args.{name}.local_path to the folder of its files"
-            source = "evalscope 1.14.1 evalscope/api/benchmark/meta.py, BenchmarkMeta._update"
             yield Finding(
-                "evalscope-local-path", "warning", message, hint, *_at(context, "dataset_args"), source
+                "evalscope-local-path", "warning", message, hint, *_at(context, "dataset_args"), _META
             )
+
+
+def _about(context: Context, name: str, about: Mapping[str, Json]) -> Iterator[Finding]:
+    """What dataset_args says of one benchmark: what is refused, and what nobody reads."""
+    place = _at(context, "dataset_args")
+    for field in about:
+        if field in _FIXED:
+            message = f"dataset_args.{name} sets {field}, which is the benchmark's own to say"
+            yield Finding("evalscope-dataset-field", "error", message, "delete it", *place, _META)
+        elif field not in _FIELDS:
+            close = closest(field, _FIELDS)
+            message = (
+                f"dataset_args.{name} sets {field}, and no benchmark has such a setting: nothing reads it"
+            )
+            hint = f"did you mean {close}?" if close else "delete it"
+            yield Finding("evalscope-dataset-field", "warning", message, hint, *place, _META)
+    filters = about.get("filters")
+    for word in filters if isinstance(filters, dict) else ():
+        if word not in _FILTERS:
+            close = closest(word, _FILTERS)
+            message = f"dataset_args.{name} filters answers by {word}, which is no filter of the release"
+            hint = f"did you mean {close}?" if close else f"there are {', '.join(_FILTERS)}"
+            source = "evalscope 1.14.1 evalscope/api/filter/filter.py, build_filter_ensemble"
+            yield Finding("evalscope-filter", "error", message, hint, *place, source)

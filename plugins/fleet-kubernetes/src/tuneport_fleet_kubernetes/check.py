@@ -10,7 +10,8 @@ from tuneport.fleets.protocol import Probe
 from tuneport.types import Json
 
 from tuneport_fleet_kubernetes.api import Api, Missing
-from tuneport_fleet_kubernetes.workloads import API, RUNTIME
+from tuneport_fleet_kubernetes.kinds import API
+from tuneport_fleet_kubernetes.workloads import RUNTIME
 
 ADVICE = {
     "rayjob": "install KubeRay 1.1 or newer in the cluster",

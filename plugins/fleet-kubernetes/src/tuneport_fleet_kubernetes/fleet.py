@@ -1,4 +1,7 @@
-"""Plans as objects of a Kubernetes cluster, which its own controllers run."""
+"""Plans as objects of a Kubernetes cluster, which its own controllers run.
+
+What makes those objects is imported where it is needed: who looks at jobs makes none.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +9,23 @@ import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tuneport.compiler.ray_cluster import works_on_ray
 from tuneport.errors import Unavailable
-from tuneport.fleets import disk, stage
+from tuneport.fleets import disk
 from tuneport.fleets.failure import NotStarted
 from tuneport.fleets.layout import Folder, jobs_root, split_key
 from tuneport.fleets.protocol import TERMINAL, Capabilities, LogLine, Probe, Status
-from tuneport.fleets.resolve import refuse_unusable
 from tuneport.settings import private_dir, state_dir
-from tuneport.types import LaunchPlan
 
-from tuneport_fleet_kubernetes import check, kubeconfig, logs, workloads
+from tuneport_fleet_kubernetes import kinds, kubeconfig
 from tuneport_fleet_kubernetes.api import Api, Missing, Taken
 from tuneport_fleet_kubernetes.names import JOB, KEY, ROLE, STORAGE, name_of
-from tuneport_fleet_kubernetes.request import filled, made, seen, shown, storage
 from tuneport_fleet_kubernetes.settings import SETTINGS
 from tuneport_fleet_kubernetes.states import status
+
+if TYPE_CHECKING:
+    from tuneport.types import LaunchPlan
 
 _BATCH = 100
 """Jobs that one call asks about."""
@@ -51,9 +53,13 @@ class KubernetesFleet:
         return self._found
 
     def capabilities(self) -> Capabilities:
+        from tuneport_fleet_kubernetes import check
+
         return Capabilities(self.name, "kubernetes", True, check.cards(self.api, self._settings), ("oci",))
 
     def probes(self) -> Iterator[Probe]:
+        from tuneport_fleet_kubernetes import check
+
         return check.probes(lambda: self.api, self._settings)
 
     def refuse(self, plan: LaunchPlan) -> None:
@@ -64,10 +70,12 @@ class KubernetesFleet:
             Unavailable: it has no image that this fleet takes, or the cluster lacks the kind of workload.
             NotFound, Untrusted: what it refers to is missing, or was changed.
         """
+        from tuneport.fleets.resolve import refuse_unusable
+
+        from tuneport_fleet_kubernetes.request import made
+
         refuse_unusable(plan)
         self._refuse_secrets(plan)
-        for path in plan.mounts:
-            seen(self._settings, path, f"{path}, which the site's policy mounts,")
         try:
             kind = self._kind(plan)
         except NotStarted:  # it is accepted all the same, and begins when the cluster is back
@@ -75,6 +83,8 @@ class KubernetesFleet:
         made(self._settings, plan, "refuse-1", kind)
 
     def _refuse_secrets(self, plan: LaunchPlan) -> None:
+        from tuneport.fleets import stage
+
         stage.refuse_secrets(plan.source)
         given, held = self._settings.get("environment", {}), self._settings.get("secrets", {})
         stage.refuse_secret_values(plan, given, held)
@@ -87,11 +97,15 @@ class KubernetesFleet:
             NotStarted: the cluster has to say which kinds of workload it has, and cannot be asked.
             Invalid: a secret would be in it.
         """
+        from tuneport_fleet_kubernetes.request import made
+
         self._refuse_secrets(plan)
         return made(self._settings, plan, key, self._kind(plan))
 
     def show(self, request: Mapping[str, Any]) -> str:
         """What `kubectl create -f -` takes, and how large the job's files are."""
+        from tuneport_fleet_kubernetes.request import shown
+
         return shown(self._settings, request)
 
     def submit(self, request: Mapping[str, Any], key: str) -> str:
@@ -123,9 +137,9 @@ class KubernetesFleet:
 
     def find(self, key: str) -> str | None:
         record = disk.read_json(_posted(Folder.of(key)))
-        if isinstance(record, dict) and record.get("kind") in workloads.API:
+        if isinstance(record, dict) and record.get("kind") in kinds.API:
             return f"{key}@{record['kind']}"
-        for kind in workloads.API:
+        for kind in kinds.API:
             if self._get(kind, key) is not None:
                 return f"{key}@{kind}"
         return None
@@ -141,6 +155,8 @@ class KubernetesFleet:
         return found
 
     def logs(self, handle: str, *, role: str, since: int = 0, follow: bool = False) -> Iterator[LogLine]:
+        from tuneport_fleet_kubernetes import logs
+
         name = name_of(handle.partition("@")[0])
         place = f"/api/v1/namespaces/{self.api.access.namespace}/pods"
         selector = f"{JOB}={name},{ROLE}={role}"
@@ -177,7 +193,7 @@ class KubernetesFleet:
                     hint=f"kubectl describe pods --selector {JOB}={name} says what it waits for",
                 )
             if left and time.monotonic() - asked > 10:
-                self.api.delete(workloads.place(kind, namespace, name))
+                self.api.delete(kinds.place(kind, namespace, name))
                 asked = time.monotonic()
             time.sleep(0.3)
         for plural in ("configmaps", "services"):  # what a crash left without an owner
@@ -196,6 +212,8 @@ class KubernetesFleet:
         return [place / "tensorboard", place / "report.jsonl"]
 
     def _there(self, handle: str) -> Path:
+        from tuneport_fleet_kubernetes.request import storage
+
         job, attempt = split_key(handle.partition("@")[0])
         claim = storage(self._settings)
         place = (claim or Path(STORAGE)) / "jobs" / job / str(attempt)
@@ -209,6 +227,10 @@ class KubernetesFleet:
 
     def _kind(self, plan: LaunchPlan) -> str:
         """The kind of workload: the fleet's word, else what the cluster has, the most able first."""
+        from tuneport.compiler.ray_cluster import works_on_ray
+
+        from tuneport_fleet_kubernetes import check
+
         if works_on_ray(plan):
             return "rayjob"
         declared = self._settings.get("workload")
@@ -226,11 +248,16 @@ class KubernetesFleet:
     def _placed(self, handle: str) -> str:
         """The kind of a submission's workload; "" if it has none."""
         key, _, kind = handle.partition("@")
-        if kind not in workloads.API:
+        if kind not in kinds.API:
             kind = (self.find(key) or "").rpartition("@")[2]
         return kind
 
     def _create(self, request: Mapping[str, Any], key: str, folder: Folder) -> None:
+        from tuneport.fleets import stage
+
+        from tuneport_fleet_kubernetes import check
+        from tuneport_fleet_kubernetes.request import filled, storage
+
         stage.refuse_secrets(request["experiment"])
         claim, (job, attempt) = storage(self._settings), split_key(key)
         if claim is not None:
@@ -253,7 +280,7 @@ class KubernetesFleet:
                 raise Unavailable(
                     str(error), code="fleet-refused", hint="correct `namespace` of the fleet"
                 ) from None
-        place = workloads.place(request["kind"], self.api.access.namespace)
+        place = kinds.place(request["kind"], self.api.access.namespace)
         try:
             self.api.create(place, main)
         except Missing:
@@ -283,7 +310,7 @@ class KubernetesFleet:
     def _get(self, kind: str, key: str) -> dict[str, Any] | None:
         """The main object of a submission, if it is of this kind."""
         try:
-            item = self.api.get(workloads.place(kind, self.api.access.namespace, name_of(key)))
+            item = self.api.get(kinds.place(kind, self.api.access.namespace, name_of(key)))
             known = (item["metadata"].get("annotations") or {}).get(KEY)
         except Missing:
             return None
@@ -299,7 +326,7 @@ class KubernetesFleet:
             return {handle: self._gone(handle) for handle in handles}
         namespace = self.api.access.namespace
         try:
-            items = self.api.objects(workloads.place(kind, namespace), JOB, names.values())
+            items = self.api.objects(kinds.place(kind, namespace), JOB, names.values())
         except Missing:
             items = []
         known = {str((item.get("metadata") or {}).get("name")): item for item in items}

@@ -6,8 +6,6 @@ import hashlib
 import re
 from collections.abc import Mapping
 
-from tuneport.types import Ref, Value
-
 JOB, ROLE, NODES, KEY = "tuneport.io/job", "tuneport.io/role", "tuneport.io/nodes", "tuneport.io/key"
 """Labels of every object of a job: its name; on pods the role, and how many nodes have it. The key itself is
 an annotation."""
@@ -35,15 +33,3 @@ def slug(text: str) -> str:
 
 def labels(name: str, more: Mapping[str, str]) -> dict[str, str]:
     return {**more, "app.kubernetes.io/managed-by": "tuneport", JOB: name}
-
-
-def literal(text: str) -> str:
-    """Text in a container's command or environment, where Kubernetes looks for `$(NAME)`."""
-    return text.replace("$", "$$")
-
-
-def word(value: Value, known: Mapping[str, str]) -> str:
-    """An argument or a variable's value. `known` is how Kubernetes says what only a running pod knows."""
-    if isinstance(value, Ref):
-        return f"{literal(value.prefix)}{known[value.ref]}{literal(value.suffix)}"
-    return literal(value)

@@ -10,22 +10,9 @@ from typing import Any
 
 from tuneport.errors import Invalid
 from tuneport.fleets.layout import split_key
-from tuneport.types import Command, Json, Pool, Value
+from tuneport.types import Command, Json, Pool, Ref, Value
 
-from tuneport_fleet_kubernetes.names import (
-    FILES,
-    HEAD,
-    NODES,
-    PORT,
-    RANK,
-    ROLE,
-    STORAGE,
-    WORK,
-    labels,
-    literal,
-    slug,
-    word,
-)
+from tuneport_fleet_kubernetes.names import FILES, HEAD, NODES, PORT, RANK, ROLE, STORAGE, WORK, labels, slug
 from tuneport_fleet_kubernetes.settings import USER, times
 
 INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
@@ -284,3 +271,15 @@ def ray(site: Site, item: Command, pool: Pool, head: Mapping[str, Json] | None) 
     stage["resources"] = {"requests": {"cpu": "100m"}, "limits": {"memory": "1Gi"}}
     template["spec"]["initContainers"] = [stage]
     return template
+
+
+def literal(text: str) -> str:
+    """Text in a container's command or environment, where Kubernetes looks for `$(NAME)`."""
+    return text.replace("$", "$$")
+
+
+def word(value: Value, known: Mapping[str, str]) -> str:
+    """An argument or a variable's value. `known` is how Kubernetes says what only a running pod knows."""
+    if isinstance(value, Ref):
+        return f"{literal(value.prefix)}{known[value.ref]}{literal(value.suffix)}"
+    return literal(value)

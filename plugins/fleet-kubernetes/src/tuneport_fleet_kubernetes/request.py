@@ -27,6 +27,8 @@ def made(settings: Mapping[str, Json], plan: LaunchPlan, key: str, kind: str) ->
         Invalid: no object can carry what the plan holds. Unavailable: it has no image that this fleet takes,
             or reads what its pods do not see. NotFound, Untrusted: what it refers to is gone or changed.
     """
+    for path in plan.mounts:
+        seen(settings, path, f"{path}, which the site's policy mounts,")
     job, attempt = split_key(key)
     place = Folder(Path(STORAGE) / "jobs" / job / str(attempt))
     known = at_submit(place, job, attempt, "python3", PLACED)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tuneport.errors import Invalid
-from tuneport.types import Json
+
+if TYPE_CHECKING:
+    from tuneport.types import Json
 
 _TEXT = {"type": "string", "minLength": 1}
 _NAME = {"type": "string", "pattern": r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$"}

@@ -11,27 +11,15 @@ from tuneport.fleets import shell
 from tuneport.types import Command, Json, Pool
 
 from tuneport_fleet_kubernetes import pods
+from tuneport_fleet_kubernetes.kinds import API
 from tuneport_fleet_kubernetes.names import FILES, HEAD, KEY, PORT, RANK, WORK, labels, slug
 from tuneport_fleet_kubernetes.pods import Site
 from tuneport_fleet_kubernetes.settings import KEEP, seconds
 
-API = {
-    "rayjob": ("ray.io/v1", "RayJob", "rayjobs"),
-    "jobset": ("jobset.x-k8s.io/v1alpha2", "JobSet", "jobsets"),
-    "trainjob": ("trainer.kubeflow.org/v1alpha1", "TrainJob", "trainjobs"),
-    "job": ("batch/v1", "Job", "jobs"),
-}
-"""Kind of workload -> apiVersion, kind, and the plural of its path."""
 ENTRY = "tuneport-entry.sh"
 RUNTIME = "torch-distributed"
 """The ClusterTrainingRuntime that Kubeflow Trainer brings for torchrun."""
 _IN_POD = {"node_rank": f"${RANK}", "head_addr": f"${HEAD}", "head_port": PORT}
-
-
-def place(kind: str, namespace: str, name: str = "") -> str:
-    """The path of the objects of a kind of workload, or of one of them."""
-    version, _, plural = API[kind]
-    return f"/apis/{version}/namespaces/{namespace}/{plural}" + (f"/{name}" if name else "")
 
 
 def heads(kind: str, name: str, items: Sequence[Command], pools: Mapping[str, Pool]) -> dict[str, str]:

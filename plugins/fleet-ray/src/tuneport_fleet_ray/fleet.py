@@ -1,4 +1,7 @@
-"""Plans as jobs of a Ray cluster that somebody else keeps running."""
+"""Plans as jobs of a Ray cluster that somebody else keeps running.
+
+What makes a request is imported where it is needed: who looks at jobs makes none.
+"""
 
 from __future__ import annotations
 
@@ -8,28 +11,23 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tuneport.compiler.plan import plan_digest, ref_to_json
-from tuneport.compiler.ray_cluster import works_on_ray
 from tuneport.errors import Invalid, Unavailable
-from tuneport.fleets import disk, stage
+from tuneport.fleets import disk
 from tuneport.fleets.failure import NotStarted
-from tuneport.fleets.files import render as file_bytes
 from tuneport.fleets.layout import Folder, split_key
 from tuneport.fleets.protocol import TERMINAL, Capabilities, LogLine, Probe, Status
 from tuneport.fleets.record import read_exit
-from tuneport.fleets.resolve import at_submit, refuse_late, refuse_unusable, resolve_all
 from tuneport.settings import private_dir, state_dir
-from tuneport.types import REFS, Command, Json, LaunchPlan, Pool, Value
 
-from tuneport_fleet_ray import package
 from tuneport_fleet_ray.api import TOKEN, JobsApi, Missing
-from tuneport_fleet_ray.check import nodes, probes
 from tuneport_fleet_ray.logs import lines
 from tuneport_fleet_ray.states import status
 
-_LATE = frozenset(REFS) - {"dataset", "run_output"}
+if TYPE_CHECKING:
+    from tuneport.types import Command, Json, LaunchPlan, Pool, Value
+
 _TEXT = {"type": "string", "minLength": 1}
 
 
@@ -60,10 +58,14 @@ class RayFleet:
         self._api = JobsApi(str(address), timeout, str(settings.get("token_env", TOKEN)))
 
     def capabilities(self) -> Capabilities:
+        from tuneport_fleet_ray.check import nodes
+
         cards = sum(int(node.get("GPU", 0)) for node in nodes(self._api))
         return Capabilities(self.name, "ray", True, cards, ("cluster",))
 
     def probes(self) -> Iterator[Probe]:
+        from tuneport_fleet_ray.check import probes
+
         return probes(self._api, self._settings, self._root())
 
     def refuse(self, plan: LaunchPlan) -> None:
@@ -73,6 +75,8 @@ class RayFleet:
             Invalid: Ray cannot carry what the plan holds, or a file must not be uploaded.
             Unavailable: it needs an image. NotFound, Untrusted: what it refers to is missing, or was changed.
         """
+        from tuneport.fleets.resolve import refuse_unusable
+
         refuse_unusable(plan)
         if plan.runtime.image:
             raise Unavailable(
@@ -88,10 +92,20 @@ class RayFleet:
         Raises:
             Invalid: a secret would be in it.
         """
+        from tuneport.compiler.plan import plan_digest
+        from tuneport.compiler.ray_cluster import works_on_ray
+        from tuneport.fleets import stage
+        from tuneport.fleets.files import render as file_bytes
+        from tuneport.fleets.resolve import at_submit, refuse_late, resolve_all
+        from tuneport.types import REFS
+
+        from tuneport_fleet_ray import package
+
         stage.refuse_secrets(plan.source)
         stage.refuse_secret_values(plan, self._settings.get("environment", {}))
         job, attempt = split_key(key)
-        commands = resolve_all(plan.commands, at_submit(Folder.of(key), job, attempt, "", _LATE))
+        late = frozenset(REFS) - {"dataset", "run_output"}
+        commands = resolve_all(plan.commands, at_submit(Folder.of(key), job, attempt, "", late))
         refuse_late(commands)
         launch = {
             "on_ray": works_on_ray(plan),
@@ -150,6 +164,10 @@ class RayFleet:
             NotStarted: the cluster cannot be asked; try again. Unavailable: it refuses the job.
             Untrusted: the experiment changed since planning.
         """
+        from tuneport.fleets import stage
+
+        from tuneport_fleet_ray import package
+
         content = request["package"]
         folder = Folder.of(key)
         private_dir(state_dir())
@@ -287,6 +305,8 @@ def _posted(folder: Folder) -> Path:
 
 
 def _command(command: Command) -> dict[str, Json]:
+    from tuneport.compiler.plan import ref_to_json
+
     def value(item: Value) -> Json:
         return item if isinstance(item, str) else ref_to_json(item)
 

@@ -7,9 +7,10 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 
 from tuneport.errors import Unavailable
 from tuneport.fleets.failure import NotStarted
@@ -102,15 +103,13 @@ class Engine:
 
     def queue(self, keys: Iterable[str]) -> list[Row]:
         """The jobs of this user with these names, as far as the controller knows them."""
-        wanted = list(dict.fromkeys(keys))
         rows: list[Row] = []
-        for first in range(0, len(wanted), _BATCH):
-            names = ",".join(wanted[first : first + _BATCH])
+        for some in _batches(keys):
             said = self.run(
-                "squeue", "--noheader", "--states=all", f"--user={os.getuid()}", f"--name={names}",
+                "squeue", "--noheader", "--states=all", f"--user={os.getuid()}", f"--name={','.join(some)}",
                 "--format=%i|%j|%T|%S|%e|%r",
             )  # fmt: skip
-            rows += [row for line in said.splitlines() if (row := _queue_row(line)) and row.key in wanted]
+            rows += [row for line in said.splitlines() if (row := _queue_row(line)) and row.key in some]
         return rows
 
     def details(self, number: str) -> dict[str, str]:
@@ -126,24 +125,32 @@ class Engine:
 
     def accounting(self, keys: Iterable[str]) -> list[Row]:
         """What the accounting remembers of these jobs; [] where there is none."""
-        wanted = list(dict.fromkeys(keys))
-        if not wanted or not self.has("sacct"):
+        if not self.has("sacct"):
             return []
         since = datetime.fromtimestamp(time.time() - 90 * 86400).strftime("%Y-%m-%d")
-        try:
-            said = self.run(
-                "sacct", "--allocations", "--noheader", "--parsable2", f"--starttime={since}",
-                f"--name={','.join(wanted)}", "--format=JobID,JobName,State,Start,End,ExitCode",
-            )  # fmt: skip
-        except Unavailable as error:
-            if error.code == "fleet-unreachable" and "disabled" not in error.message:
-                raise
-            return []
-        rows = [_account_row(line) for line in said.splitlines()]
-        return [row for row in rows if row is not None and row.key in wanted]
+        rows: list[Row] = []
+        for some in _batches(keys):
+            try:
+                said = self.run(
+                    "sacct", "--allocations", "--noheader", "--parsable2", f"--starttime={since}",
+                    f"--name={','.join(some)}", "--format=JobID,JobName,State,Start,End,ExitCode",
+                )  # fmt: skip
+            except Unavailable as error:
+                if error.code == "fleet-unreachable" and "disabled" not in error.message:
+                    raise
+                return []
+            rows += [row for line in said.splitlines() if (row := _account_row(line)) and row.key in some]
+        return rows
 
     def cancel(self, numbers: Sequence[str]) -> None:
         self.run("scancel", *numbers)
+
+
+def _batches(keys: Iterable[str]) -> Iterator[dict[str, None]]:
+    """The keys, each once, as many at a time as one call asks about."""
+    left = iter(dict.fromkeys(keys))
+    while some := dict.fromkeys(islice(left, _BATCH)):
+        yield some
 
 
 def environment() -> dict[str, str]:

@@ -1,32 +1,33 @@
-"""Plans on a Slurm cluster whose nodes see the same folders as this machine: a login node, mostly."""
+"""Plans on a Slurm cluster whose nodes see the same folders as this machine: a login node, mostly.
+
+What makes a batch script is imported where it is needed: who looks at jobs makes none.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tuneport.compiler.plan import plan_digest
 from tuneport.errors import Unavailable
-from tuneport.fleets import disk, stage
+from tuneport.fleets import disk
 from tuneport.fleets.failure import NotStarted
-from tuneport.fleets.files import render as file_bytes
 from tuneport.fleets.layout import Folder, jobs_root, split_key
 from tuneport.fleets.procs import user_name
 from tuneport.fleets.protocol import TERMINAL, Capabilities, LogLine, Probe, Status
 from tuneport.fleets.record import read_exit
-from tuneport.fleets.resolve import PLACED, at_submit, refuse_late, refuse_unusable, resolve_all
 from tuneport.fleets.tail import lines
 from tuneport.settings import private_dir, state_dir
-from tuneport.types import LaunchPlan
 
-from tuneport_fleet_slurm import check, states
+from tuneport_fleet_slurm import states
 from tuneport_fleet_slurm.engine import Engine, Row, exit_code
-from tuneport_fleet_slurm.runtime import choose
-from tuneport_fleet_slurm.script import NAME, script
 from tuneport_fleet_slurm.settings import SETTINGS
 
+if TYPE_CHECKING:
+    from tuneport.types import LaunchPlan
+
+_SCRIPT = "job.sh"
 _LOOK = 3.0
 """Seconds between two questions about a job whose log is followed."""
 
@@ -43,6 +44,8 @@ class SlurmFleet:
         self._engine = Engine(float(settings.get("timeout", 30)))
 
     def capabilities(self) -> Capabilities:
+        from tuneport_fleet_slurm import check
+
         return Capabilities(
             name=self.name,
             kind="slurm",
@@ -52,6 +55,8 @@ class SlurmFleet:
         )
 
     def probes(self) -> Iterator[Probe]:
+        from tuneport_fleet_slurm import check
+
         return check.probes(self._engine, self._settings, self._root())
 
     def refuse(self, plan: LaunchPlan) -> None:
@@ -62,6 +67,8 @@ class SlurmFleet:
             Invalid: no batch script can carry what the plan holds.
             NotFound, Untrusted: a dataset version or a job's output is missing, or was changed.
         """
+        from tuneport.fleets.resolve import refuse_unusable
+
         refuse_unusable(plan)
         self.render(plan, "refuse-1")
         if not self._engine.has("sbatch"):
@@ -73,6 +80,14 @@ class SlurmFleet:
         Raises:
             Invalid: a secret would be in the script.
         """
+        from tuneport.compiler.plan import plan_digest
+        from tuneport.fleets import stage
+        from tuneport.fleets.files import render as file_bytes
+        from tuneport.fleets.resolve import PLACED, at_submit, refuse_late, resolve_all
+
+        from tuneport_fleet_slurm.runtime import choose
+        from tuneport_fleet_slurm.script import script
+
         stage.refuse_secret_values(plan, self._settings.get("environment", {}))
         folder = self._folder(key)
         job, attempt = split_key(key)
@@ -83,7 +98,7 @@ class SlurmFleet:
         return {
             "fleet": self.name,
             "key": key,
-            "command": ["sbatch", "--parsable", str(folder.path / NAME)],
+            "command": ["sbatch", "--parsable", str(folder.path / _SCRIPT)],
             "script": script(plan, commands, folder, self._settings, runtime, plan_digest(plan)),
             "files": files,
             "experiment": dict(plan.source),
@@ -104,6 +119,8 @@ class SlurmFleet:
             NotStarted: Slurm cannot be asked; try again. Unavailable: Slurm refuses the job.
             Untrusted: the experiment changed since planning.
         """
+        from tuneport.fleets import stage
+
         folder = self._folder(key)
         private_dir(state_dir())
         disk.folder(folder.path, "job-folder")
@@ -122,8 +139,8 @@ class SlurmFleet:
                 path = folder.work / name
                 disk.folder(path.parent, "plan-file")
                 disk.publish(path, text.encode(), "plan-file", durable=False)
-            disk.publish(folder.path / NAME, request["script"].encode(), "launch-record", mode=0o700)
-            number = self._engine.submit(str(folder.path / NAME), str(folder.work))
+            disk.publish(folder.path / _SCRIPT, request["script"].encode(), "launch-record", mode=0o700)
+            number = self._engine.submit(str(folder.path / _SCRIPT), str(folder.work))
         return f"{key}@{number}"
 
     def find(self, key: str) -> str | None:
@@ -196,6 +213,8 @@ class SlurmFleet:
 
     def _status(self, handle: str, rows: Sequence[Row]) -> Status:
         key, _, number = handle.partition("@")
+        if len(rows) == 1 and rows[0].state == "RUNNING":  # most jobs, about which no file has to be asked
+            return states.status(rows[0], None, begun=True)
         folder = self._folder(key)
         ran = read_exit(folder)
         begun = (folder.path / "slurm-job").exists()

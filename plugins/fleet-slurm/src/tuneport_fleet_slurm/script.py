@@ -16,8 +16,6 @@ from tuneport_fleet_slurm.runtime import Runtime
 from tuneport_fleet_slurm.settings import option, pool_lines
 from tuneport_fleet_slurm.words import command, exports, word
 
-NAME = "job.sh"
-
 
 @dataclass(frozen=True, slots=True)
 class Part:

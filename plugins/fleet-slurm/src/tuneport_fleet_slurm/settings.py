@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tuneport.errors import Invalid
-from tuneport.types import Json, Pool
+
+if TYPE_CHECKING:
+    from tuneport.types import Json, Pool
 
 _TEXT = {"type": "string", "minLength": 1, "pattern": r'^[^"\\\x00-\x1f\x7f]+$'}
 SETTINGS: dict[str, Any] = {

@@ -1,4 +1,5 @@
 """Scores answers by a rubric, through any endpoint that speaks OpenAI's chat completions.
+No manifest: it is a library of the job's own process; where methods use it, manifests say so.
 
     from tuneport_judge import Judge
 

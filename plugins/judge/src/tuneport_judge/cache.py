@@ -1,4 +1,6 @@
-"""Replies on disk. Any number of processes may share a folder: a file appears whole or not at all."""
+"""Replies on disk. Any number of processes may share a folder: a file appears whole or not at all.
+No manifest: it is a part of a program, shipped to the job as it stands.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """The judge while a request is judged and compiled: what framework plugins call. Never shipped with a job.
+No manifest: a rubric becomes files, a digest and variables of the job, by what is written in it.
 
     findings:  yield from compiled.check(context)
     launch:    plan = compiled.attached(context, plan)

@@ -1,4 +1,6 @@
-"""Asks a chat-completions endpoint, again where that may help."""
+"""Asks a chat-completions endpoint, again where that may help.
+No manifest: it is a part of a program, shipped to the job as it stands.
+"""
 
 from __future__ import annotations
 

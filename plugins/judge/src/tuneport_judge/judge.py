@@ -1,4 +1,6 @@
-"""The judge of a job: many answers, a few at a time, and what became of each."""
+"""The judge of a job: many answers, a few at a time, and what became of each.
+No manifest: it is a part of a program, shipped to the job as it stands.
+"""
 
 from __future__ import annotations
 

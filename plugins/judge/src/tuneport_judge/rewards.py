@@ -1,4 +1,6 @@
-"""The judge as a reward function of a trainer that calls one with prompts and completions."""
+"""The judge as a reward function of a trainer that calls one with prompts and completions.
+No manifest: it is a part of a program, shipped to the job as it stands.
+"""
 
 from __future__ import annotations
 

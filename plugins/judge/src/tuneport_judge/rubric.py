@@ -1,4 +1,6 @@
-"""A rubric: what an answer is measured by, how the judge is asked, and how its reply is read."""
+"""A rubric: what an answer is measured by, how the judge is asked, and how its reply is read.
+No manifest: it is a part of a program, shipped to the job, which the platform reads with as well.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The adapter: keys that depend on the engine, data, the folder that programs run in, and Ray."""
+"""The adapter: keys that depend on the engine, data, the folder that programs run in, and Ray.
+No manifest: the command is turned around a program of ours, files get full paths, and Ray starts first.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """How training and validation data reach the release's datasets.
+No manifest: a location binds one key; here it chooses a class as well, and what gives way to it.
 
 A file, a folder or a dataset of the hub is loaded by a class that the configuration names. What the release's
 files say of their own datasets (another validation set, splits) has to give way with them.

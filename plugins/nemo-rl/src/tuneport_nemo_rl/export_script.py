@@ -1,4 +1,5 @@
 """Turns a checkpoint of NeMo-RL into a folder that transformers loads, with upstream's own converters.
+No manifest: it is a program, shipped to the job as it stands.
 
 TUNEPORT_CHECKPOINT: a `step_N` folder, or one that holds several, of which the newest is taken.
 TUNEPORT_BACKEND: what trained it, `dtensor` or `megatron`; what the folder itself shows wins.

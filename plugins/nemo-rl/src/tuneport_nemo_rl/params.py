@@ -1,4 +1,6 @@
-"""What parameters are in the release's own keys: by engine, and where one means several or part of one."""
+"""What parameters are in the release's own keys: by engine, and where one means several or part of one.
+No manifest: the engine chooses the keys, two parameters share a list, and a schedule is a list of objects.
+"""
 
 from __future__ import annotations
 

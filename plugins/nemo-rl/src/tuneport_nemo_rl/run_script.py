@@ -1,4 +1,5 @@
 """Runs a program of the release where its own relative paths hold: in the folder of its source tree.
+No manifest: it is a program, shipped to the job as it stands.
 
     python tuneport-run.py examples/run_grpo.py --config FILE [OVERRIDE…]
 

@@ -1,5 +1,6 @@
-"""How batches and models divide over GPUs. It takes several steps of reckoning, whose parts depend on the
-engine and on where answers are generated: too much for the expressions of a rule."""
+"""How batches and models divide over GPUs.
+No manifest: it takes steps of reckoning, whose parts depend on the engine and on where answers are generated.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The adapter: parameters that are part of a key or change with another one, roles on GPUs, and Ray."""
+"""The adapter: parameters that are part of a key or change with another one, roles on GPUs, and Ray.
+No manifest: it has no words for a part of a key, for pools of roles, or for a cluster that starts first.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What parameters are in the release's own keys, where that is more than another name."""
+"""What parameters are in the release's own keys, where that is more than another name.
+No manifest: a parameter there is a whole value; here two are halves of one, or one less, or left out.
+"""
 
 from __future__ import annotations
 

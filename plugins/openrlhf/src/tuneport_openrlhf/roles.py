@@ -1,4 +1,6 @@
-"""Roles on the GPUs of a Ray cluster, in the release's keys. What the user sets stays."""
+"""Roles on the GPUs of a Ray cluster, in the release's keys. What the user sets stays.
+No manifest: it knows the first pool alone; here each role that runs has a pool, and some share it.
+"""
 
 from __future__ import annotations
 

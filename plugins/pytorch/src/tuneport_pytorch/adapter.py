@@ -1,4 +1,6 @@
-"""Launches training scripts under torchrun as their manifest says; what is particular is the export."""
+"""Launches training scripts under torchrun as their manifest says; what is particular is the export.
+No manifest: an export is a program of its own, and a manifest names formats alone.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """Runs inside a job: a checkpoint of torch.save becomes model.safetensors and config.json.
+No manifest: it is a program, shipped to the job as it stands.
 
 TUNEPORT_CHECKPOINT is a file, or a folder that holds `checkpoint.pt` or a single .pt, .pth or .ckpt file.
 It may be a state dict, or a mapping with one under `model`, `state_dict` or `model_state_dict`; a mapping

@@ -1,1 +1,3 @@
-"""Tuneport's adapter for Hugging Face TRL."""
+"""Tuneport's adapter for Hugging Face TRL.
+No manifest: it only marks the package; each module says why it is code.
+"""

@@ -1,4 +1,6 @@
-"""The adapter: what TRL needs beyond the manifest."""
+"""The adapter: what TRL needs beyond the manifest.
+No manifest: data is a folder written with the job, one parameter is several keys, and an export a program.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """How training and validation data reach TRL's scripts.
+No manifest: it may bind a location to a key, and has no words for a file made from the request's.
 
 A script loads one thing by name: a dataset of the hub, or a local folder, and takes its splits. Loose
 files therefore get a folder with nothing in it but the list of splits and files that the `datasets`

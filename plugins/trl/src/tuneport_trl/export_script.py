@@ -1,4 +1,5 @@
 """Turns a checkpoint into a Hugging Face folder: adapters merged, safetensors, the tokenizer beside them.
+No manifest: it is a program, shipped to the job as it stands.
 
 Runs inside the release's runtime. TUNEPORT_CHECKPOINT is the folder to convert, TUNEPORT_MODEL the model that
 training started from (used where an adapter's own note of it leads nowhere), TUNEPORT_OUTPUT_DIR the result.

@@ -1,4 +1,6 @@
-"""What parameters are in TRL's own keys, where that is more than another name for one value."""
+"""What parameters are in TRL's own keys, where that is more than another name for one value.
+No manifest: a parameter there gives all its keys one value, and never a key of another parameter's making.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The arithmetic of a run: how many optimizer steps the data makes, and whether warm-up ends in time."""
+"""The arithmetic of a run: how many optimizer steps the data makes, and whether warm-up ends in time.
+No manifest: a rule's sentence has values of keys in it, and none that are computed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The adapter: what verl needs beyond the manifest."""
+"""The adapter: what verl needs beyond the manifest.
+No manifest: keys depend on the engine and on pools of roles, Ray comes first, and an export is a program.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The thresholds of rollout correction, whose text must be taken apart to be judged."""
+"""The thresholds of rollout correction, whose text must be taken apart to be judged.
+No manifest: expressions take no text apart, and these thresholds are text with numbers in it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """What the training engine keeps on each GPU: weights, gradients and optimizer states, in bytes.
+No manifest: bytes are a product of a dozen keys that each engine spells in its own way.
 
 Every number is a lower bound: an engine whose exact layout depends on more than a configuration says is
 taken to spread everything over all GPUs at half precision.

@@ -1,4 +1,5 @@
 """Turns a verl checkpoint into a Hugging Face folder with verl's own merger. Runs inside the job.
+No manifest: it is a program, shipped to the job as it stands.
 
 Reads TUNEPORT_CHECKPOINT (a run's output, a global_step_N folder, or its actor folder), TUNEPORT_BACKEND
 (fsdp or megatron) and writes to TUNEPORT_OUTPUT_DIR.

@@ -1,4 +1,5 @@
 """What a run needs of each GPU, estimated from the model's shape, with its arithmetic shown.
+No manifest: a rule's sentence has values of keys in it, and none that are computed, such as a sum of bytes.
 
 A lower bound: weights, gradients, optimizer, reference, the rollout engine's share and the logits of one
 micro batch. Activations, fragmentation and communication buffers come on top, so that what does not fit

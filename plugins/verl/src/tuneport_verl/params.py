@@ -1,4 +1,6 @@
-"""What parameters are in the release's own keys: by engine, and where one means several."""
+"""What parameters are in the release's own keys: by engine, and where one means several.
+No manifest: the declarative adapter writes one set of keys; here the engine and other parameters choose it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """Files of the experiment that a configuration names, and keys that have moved.
+No manifest: a key there has a value, and not a place that is known once the job has a folder.
 
 Workers may start in another folder than the job, so a file of the experiment is named by its full place.
 """

@@ -1,4 +1,6 @@
-"""Pools and roles in the release's keys, and what the trainer cannot do with them."""
+"""Pools and roles in the release's keys, and what the trainer cannot do with them.
+No manifest: it knows the first pool alone; here each role's pool has keys, and teachers are added up.
+"""
 
 from __future__ import annotations
 

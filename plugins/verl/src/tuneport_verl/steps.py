@@ -1,4 +1,6 @@
-"""The arithmetic of a run, said as notes: answers per step, updates per step, steps per epoch."""
+"""The arithmetic of a run, said as notes: answers per step, updates per step, steps per epoch.
+No manifest: a rule's sentence has values of keys in it, and none that are computed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Versions of other packages, where the facts declare them, against what the release's wheel asks for."""
+"""Versions of other packages, where the facts declare them, against what the release's wheel asks for.
+No manifest: expressions do not compare versions with windows of them.
+"""
 
 from __future__ import annotations
 
