@@ -6,10 +6,11 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 DISTS  := schemas manifests core plugins/pytorch plugins/trl plugins/verl plugins/openrlhf plugins/nemo-rl plugins/custom plugins/judge plugins/evalkit plugins/fleet-kubernetes plugins/fleet-ray plugins/fleet-slurm
 EDIT   := $(foreach dist,$(DISTS),-e $(dist))
+FLEETS := $(wildcard plugins/fleet-*)
 STAMPS := pyproject.toml constraints.txt $(DISTS:%=%/pyproject.toml)
 SOURCE := core/src plugins/pytorch/src plugins/trl/src plugins/verl/src plugins/openrlhf/src plugins/nemo-rl/src plugins/custom/src plugins/judge/src plugins/evalkit/src plugins/fleet-kubernetes/src plugins/fleet-ray/src plugins/fleet-slurm/src
 
-.PHONY: demo test lint check sweep engine engines upstream runtimes bench clean
+.PHONY: demo test lint check sweep engine engine-fleets engine-frameworks engines upstream runtimes bench clean
 
 demo: $(VENV)/installed
 	$(BIN)/python demo/demo.py
@@ -31,9 +32,16 @@ lint: $(VENV)/dev
 sweep: $(VENV)/dev
 	TUNEPORT_TEST_SWEEP=all $(BIN)/pytest -n 2 -m "sweep and not engine and not upstream"
 
-# Tests that need a runtime with a real framework in it; the first run builds the runtimes.
+# Tests that need a runtime with a real framework in it; the first run builds the runtimes. Engines of fleets
+# mostly wait, frameworks mostly compute, so the two halves run side by side.
 engine: runtimes engines
-	$(BIN)/pytest -m "engine and not upstream"
+	$(MAKE) --jobs 2 --output-sync=target engine-fleets engine-frameworks
+
+engine-fleets:
+	$(BIN)/pytest -m "engine and not upstream" $(FLEETS) tests
+
+engine-frameworks:
+	$(BIN)/pytest -m "engine and not upstream" core/tests $(filter-out $(FLEETS), $(wildcard plugins/*))
 
 # Tests that ask Hydra itself, or a release too large for every run; they build their environments.
 upstream: $(VENV)/dev

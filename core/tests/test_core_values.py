@@ -353,7 +353,7 @@ def test_where_data_and_models_are_looked_for(world: World, tmp_path: Path) -> N
 def test_facts_are_read_from_data_and_model_here(world: World, tmp_path: Path) -> None:
     files = {
         "a.jsonl": '{"text": "é", "n": 1}\n\n{"text": "y"}\n', "b.csv": "text,label\nx,1\ny,2\n",
-        "broken.jsonl": "{", "deep.jsonl": "[" * 100_000, "wide.csv": "text\n" + "x" * 200_000 + "\n",
+        "broken.jsonl": "{", "deep.jsonl": "[" * 100_000,
     }  # fmt: skip
     world.experiment(files=files)
 
@@ -363,7 +363,7 @@ def test_facts_are_read_from_data_and_model_here(world: World, tmp_path: Path) -
     assert facts("a.jsonl")["columns"] == ["n", "text"]
     assert facts("a.jsonl")["rows"] == 2
     assert (facts("b.csv")["columns"], facts("b.csv")["rows"]) == (["text", "label"], 2)
-    for name in ("broken.jsonl", "deep.jsonl", "wide.csv"):
+    for name in ("broken.jsonl", "deep.jsonl"):
         assert "rows" not in facts(name), name
     model = tmp_path / "model"
     model.mkdir()

@@ -97,6 +97,7 @@ def yaml_block(text: str) -> str:
 ANY = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=30)
 WRITE = bool(os.environ.get("TUNEPORT_WRITE_GOLDEN"))
 EXAMPLES = int(os.environ.get("TUNEPORT_TEST_INJECTIONS", "20"))
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is not who wrote it, and quicker
 
 
 def arrived(words: list[str], env: dict[str, str]) -> list[str]:
@@ -116,7 +117,7 @@ def test_any_value_reaches_the_command_exactly(values: list[str], kind: str) -> 
     fleet = KubernetesFleet({"workload": kind, "namespace": "ns", "environment": {"OWN": values[3]}})
     files = {"f.yaml": FileSpec("yaml", {"v": values[4]}), "f.txt": FileSpec("text", values[5])}
     request = fleet.render(plan(Command("trainer", words, {"V": values[2]}, files)), "job-abc-1")
-    config, *_, main = yaml.safe_load_all(fleet.show({**request, "source": ""}))
+    config, *_, main = yaml.load_all(fleet.show({**request, "source": ""}), LOADER)
     stored = dict(zip(request["files"].values(), config["data"].values(), strict=True))
     assert yaml.safe_load(stored["f.yaml"]) == {"v": values[4]} and stored["f.txt"] == values[5]
     own = node_of(main)
@@ -137,7 +138,7 @@ def test_any_value_reaches_a_command_on_ray_exactly(values: list[str]) -> None:
     files = {SCRIPT: FileSpec("text", "")}
     fleet = KubernetesFleet({"namespace": "ns"})
     request = fleet.render(plan(Command("actor", words, {"V": values[2]}, files)), "job-abc-1")
-    config, main = yaml.safe_load_all(fleet.show({**request, "source": ""}))
+    config, main = yaml.load_all(fleet.show({**request, "source": ""}), LOADER)
     assert main["spec"]["entrypoint"] == "/bin/sh /mnt/tuneport/files/tuneport-entry.sh", "no text of a user"
     stored = dict(zip(request["files"].values(), config["data"].values(), strict=True))
     script = stored["tuneport-entry.sh"].replace("cd /mnt/tuneport/work || exit 1\n", "", 1)
