@@ -29,15 +29,15 @@ TORCHRUN = [
     ("launcher-refuses", "max_restarts", "error", "--max_restarts=-1", "--max_restarts=0"),
     ("launcher-flag", "nprocs_per_node", "warning", "--nprocs_per_node=4", "--nproc_per=4"),
     ("launcher-rendezvous", "standalone", "error", "--standalone --nnodes=2", "--standalone --nnodes=1"),
-    ("launcher-rendezvous", "rdzv_endpoint", "error", "--nnodes=2 --rdzv_backend=c10d --master_addr=h1",
+    ("launcher-rendezvous", "rdzv_endpoint", "warning", "--nnodes=2 --rdzv_backend=c10d --master_addr=h1",
      f"--nnodes=2 {MEET}"),
-    ("launcher-rendezvous", "rdzv_endpoint", "error",
+    ("launcher-rendezvous", "rdzv_endpoint", "warning",
      "--nnodes=2 --node_rank=1 --rdzv_backend=c10d --rdzv_endpoint=localhost:29500",
      f"--nnodes=2 --node_rank=1 {MEET}"),
     ("launcher-rendezvous", "rdzv_endpoint", "warning",
      "--nnodes=2:3 --rdzv_backend=c10d --rdzv_endpoint=127.0.0.1:29500",
      "--nnodes=1:3 --rdzv_backend=c10d --rdzv_endpoint=127.0.0.1:29500"),
-    ("launcher-rendezvous", "master_addr", "error", "--nnodes=2 --node_rank=1",
+    ("launcher-rendezvous", "master_addr", "warning", "--nnodes=2 --node_rank=1",
      "--nnodes=2 --node_rank=1 --master_addr=h1"),
     ("launcher-rendezvous", "master_addr", "warning", "--nnodes=2 --node_rank=0 --master_addr=localhost",
      "--nnodes=2 --node_rank=0 --master_addr=h1"),
@@ -62,7 +62,7 @@ ACCELERATE = [
      f"--num_machines 2 --num_processes 16 {FIRST}"),
     ("launcher-rendezvous", "main_process_ip", "warning", "--num_machines 2 --num_processes 16",
      f"--num_machines 2 --num_processes 16 {FIRST}"),
-    ("launcher-rendezvous", "main_process_ip", "error",
+    ("launcher-rendezvous", "main_process_ip", "warning",
      "--num_machines 2 --num_processes 16 --machine_rank 1 --main_process_ip localhost",
      f"--num_machines 2 --num_processes 16 --machine_rank 1 {FIRST}"),
     ("launcher-rendezvous", "machine_rank", "error",
@@ -107,7 +107,16 @@ def test_every_rule_of_a_launcher_has_a_case() -> None:
 
 
 @pytest.mark.parametrize(
-    "flags", [MEET, "--nnodes=1", "--standalone --nproc_per_node=8", "--nproc_per_node=gpu"]
+    "flags",
+    [
+        MEET,
+        "--nnodes=1",
+        "--standalone --nproc_per_node=8",
+        "--nproc_per_node=gpu",
+        "--nnodes=1 --rdzv_backend=c10d --rdzv_endpoint=[fe80::1]:29500",
+        "--nnodes=1 --rdzv_backend=c10d --rdzv_endpoint=[fe80::1]",
+        "-r3 -t3 --nproc_per_node=8",
+    ],
 )
 def test_usual_ways_to_start_are_left_alone(flags: str) -> None:
     assert not found(f"torchrun {flags} {SCRIPT}", ONE)
@@ -142,6 +151,40 @@ def test_variables_that_nobody_knows_leave_a_rule_open(tmp_path: Path) -> None:
     }
 
 
+def test_variables_that_torchrun_reads_itself_count_as_flags(tmp_path: Path) -> None:
+    script = tmp_path / "s.sh"
+    for variable, flags in (
+        ("PET_RDZV_ENDPOINT=$HEAD:29500", "--rdzv-backend=c10d"),
+        ("PET_MASTER_ADDR=$HEAD PET_NODE_RANK=$RANK", ""),
+        ("PET_RDZV_BACKEND=c10d PET_RDZV_ENDPOINT=h1:29500", ""),
+    ):
+        script.write_text(f"export {variable}\ntorchrun --nnodes=2 {flags} {SCRIPT}\n", "utf-8")
+        said = workflow.check([str(script)], nodes=2, gpus_per_node=8).findings
+        assert not [one.code for one in said if one.code.startswith("launcher-")]
+
+
+@pytest.mark.parametrize("flags", ["--use_env --nproc_per_node=8", "--nproc_per_node=8 --use-env"])
+def test_the_older_module_has_a_flag_of_its_own(flags: str) -> None:
+    assert not found(f"python -m torch.distributed.launch {flags} {SCRIPT}", ONE)
+
+
+def test_more_digits_than_python_reads_are_no_number() -> None:
+    for flag in ("nnodes", "nproc_per_node"):
+        assert f"--{flag}" in [one.key for one in found(f"torchrun --{flag}={'9' * 5000} train.py", ONE)]
+
+
+def test_processes_of_a_file_or_of_other_hardware_are_no_gpus_too_many(tmp_path: Path) -> None:
+    asked = linter.Asked(gpus_per_node=8)
+    settings = tmp_path / "two.yaml"
+    settings.write_text("compute_environment: LOCAL_MACHINE\nnum_machines: 2\nnum_processes: 16\n", "utf-8")
+    start = ["accelerate", "launch", "--num_processes", "16"]
+    for more in (["--config_file", str(settings)], ["--config_file", str(tmp_path / "none")], ["--tpu"]):
+        with pytest.raises(NotFound, match=r"train\.py"):
+            linter.check([*start, *more, "train.py"], asked)
+    said = linter.check([*start, "train.py"], asked).findings
+    assert "launcher-processes" in [one.code for one in said]
+
+
 def batch(folder: Path, *lines: str) -> list[tuple[str, str]]:
     script = folder / "job.sh"
     script.write_text("\n".join(["#!/bin/bash", *lines, ""]), "utf-8")
@@ -161,6 +204,8 @@ def test_tasks_of_slurm_that_each_start_a_launcher(tmp_path: Path) -> None:
     assert not batch(tmp_path, "#SBATCH --ntasks-per-node=1", f"srun {run}")
     assert not batch(tmp_path, "#SBATCH --ntasks-per-node=8", f"srun --ntasks-per-node=1 {run}")
     assert not batch(tmp_path, "#SBATCH --ntasks-per-node=8", run)
+    assert not batch(tmp_path, "#SBATCH --ntasks-per-node=8", f"srun -N2 -n2 {run}")
+    assert not batch(tmp_path, "#SBATCH --ntasks-per-node=8", f"srun -n1 {run}")
 
 
 @pytest.mark.parametrize(
@@ -178,6 +223,9 @@ def test_a_batch_script_runs_on_its_first_machine_only(flag: str, run: str, tmp_
     assert batch(tmp_path, *head, f"{run} {SCRIPT}") == [("launcher-nested", flag)]
     assert not batch(tmp_path, *head, f"srun {run} {SCRIPT}")
     assert not batch(tmp_path, "#SBATCH --nodes=1", f"{run} {SCRIPT}")
+    assert batch(tmp_path, "#SBATCH -N8", f"{run} {SCRIPT}") == [("launcher-nested", flag)]
+    assert not batch(tmp_path, *head, f"$EVERYWHERE $NODE {run} {SCRIPT}")
+    assert not batch(tmp_path, "export A=1", *head, f"{run} {SCRIPT}")  # Slurm has stopped reading
 
 
 def test_nothing_is_imported_of_a_program_that_is_unknown(tmp_path: Path) -> None:

@@ -373,6 +373,12 @@ def test_facts_are_read_from_data_and_model_here(world: World, tmp_path: Path) -
     assert "acme-heads-divide" in codes(report.findings)
     (model / "config.json").write_text("[" * 100_000)
     assert world.validate(model=str(model)).facts["model"] == {}
+    turned = {"rope_scaling": {"type": "yarn", "factor": 4.0}, "rope_parameters": {"full": {"factor": 2.0}}}
+    (model / "config.json").write_text(json.dumps(turned))
+    assert world.validate(model=str(model)).facts["model"] == turned
+    plain = {"rope_scaling": None, "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}}
+    (model / "config.json").write_text(json.dumps(plain))
+    assert world.validate(model=str(model)).facts["model"] == {}
 
 
 def test_declared_facts_win_and_give_the_hardware(world: World, tmp_path: Path) -> None:

@@ -196,11 +196,12 @@ def _launched(run: Invocation, asked: Asked, error: NotFound) -> Checked | None:
     """What is wrong with how a program is started that nothing here knows; None where that is nothing."""
     method = Method("", "", "", {}, {}, "")
     env = {name: value for name, value in {**asked.env, **run.env}.items() if not open_(value)}
-    topology = _topology(method, run, asked, {})
+    _, problems = launcher_file.take(run)
+    topology = _topology(method, run, asked, {}, {})
     release = Release("", "", {}, {})
     facts = {name: asked.facts.get(name, {}) for name in ("env", "topology")}
     context = Context(method, release, Request(env=env), topology, facts, {}, {}, {}, {}, linted=True)
-    said = [*launched.ruled(run, context)]
+    said = [*problems, *launched.ruled(run, context)]
     if not said:
         return None
     note = Finding(error.code, "note", error.message, error.hint)
@@ -377,7 +378,7 @@ def _judge(
         method=method,
         release=release,
         request=request,
-        topology=_topology(method, run, asked, layers.own),
+        topology=_topology(method, run, asked, layers.own, config),
         facts=facts,
         config=config,
         own=dict(layers.own),
@@ -556,9 +557,11 @@ def _request(
     )
 
 
-def _topology(method: Method, run: Invocation, asked: Asked, own: Mapping[str, Json]) -> Topology:
+def _topology(
+    method: Method, run: Invocation, asked: Asked, own: Mapping[str, Json], config: Mapping[str, Json]
+) -> Topology:
     """Hardware: what was said beside the command, then its launcher, then its own settings. The release's
-    defaults say nothing about the machines that somebody has."""
+    defaults say nothing about the machines that somebody has; files of settings may say how many."""
     declared = asked.facts.get("topology", {})
     launched = method.spec.get("launch", {}).get("launcher", "none") != "none"
     keys = {} if launched else method.spec.get("topology", {})
@@ -566,7 +569,8 @@ def _topology(method: Method, run: Invocation, asked: Asked, own: Mapping[str, J
     def number(*candidates: Any) -> int:
         return next((n for n in candidates if isinstance(n, int) and not isinstance(n, bool) and n > 0), 0)
 
-    nodes = number(asked.nodes, declared.get("nodes"), run.nodes, own.get(keys.get("nodes", "")))
+    named = [said.get(keys.get("nodes", "")) for said in (own, config)]
+    nodes = number(asked.nodes, declared.get("nodes"), run.nodes, *named)
     unsure = [keys.get(name, "") for name in ("nodes", "gpus_per_node")]
     unsaid = run.nodes < 0 or any(own.get(key) == UNDECIDED for key in unsure)
     if unsaid and not (asked.nodes and asked.gpus_per_node):

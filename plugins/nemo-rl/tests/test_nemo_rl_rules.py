@@ -87,6 +87,27 @@ def test_the_release_s_own_examples_get_nothing_said() -> None:
         assert not open_, (entry, open_)
 
 
+def test_machines_that_only_the_settings_count_are_enough(tmp_path: Path) -> None:
+    path = tmp_path / "two.yaml"
+    path.write_text("cluster: {num_nodes: 2, gpus_per_node: 8}\n", "utf-8")
+    words = ["python", "examples/run_sft.py", "--config", str(path)]
+
+    def said(**asked: int) -> list[str]:
+        found = linter.check(words, linter.Asked("nemo-rl", gpus_per_node=8, **asked)).findings
+        return [one.code for one in found if one.code == "nemo-rl-gpus-short"]
+
+    assert not said()
+    assert said(nodes=1) == ["nemo-rl-gpus-short"]
+
+
+def test_a_hybrid_model_is_split_in_a_way_of_its_own() -> None:
+    model = {"num_attention_heads": 40, "num_key_value_heads": 8}
+    words = ["policy.dtensor_cfg.tensor_parallel_size=16", "++policy.dtensor_cfg._v2=false"]
+    for kind, expected in (("llama", 1), ("nemotron_h", 0)):
+        found = check("dpo", words, {"model": {**model, "model_type": kind}}).findings
+        assert [one.code for one in found].count("nemo-rl-dtensor-heads") == expected
+
+
 @pytest.mark.parametrize("script", ["ray.sub", "./tools/ray.sub"])
 def test_the_command_that_a_job_script_starts_is_read(script: str) -> None:
     words = ["COMMAND=uv run ./examples/run_grpo.py grpo.num_prompts_per_stepp=3", "CONTAINER=image"]

@@ -40,7 +40,7 @@ REQUIREMENTS = ("hydra-core==1.3.8", "omegaconf==2.3.1", "pydantic==2.13.1", "nu
 METHODS = [row[0] for row in catalog.methods("nemo-rl")]
 SOURCE = re.compile(r"(?P<file>(?:nemo_rl|examples)/\S+?\.py)(?:, (?P<symbol>\S+))?")
 # The set-up asks a stub for the size of a group of GPUs that the release's own Ray cluster would have.
-STUBBED = {"rollout-pipeline", "rollout-experts", "rollout-parallel"}
+STUBBED = {"rollout-pipeline", "rollout-experts", "rollout-parallel", "vllm-heads"}
 WORDS: dict[str, Json] = {"train_data": "/data/train.jsonl", "validation_data": "/data/validation.jsonl"}
 
 

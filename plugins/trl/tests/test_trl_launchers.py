@@ -19,6 +19,10 @@ TORCHRUN = [
     "--rdzv_backend=nccl",
     "--rdzv_backend=c10d --rdzv_endpoint=h1:port",
     "--rdzv_backend=c10d --rdzv_endpoint=h1:29500 --nproc_per_node=2",
+    "--rdzv_backend=c10d --rdzv_endpoint=[fe80::1]:29500",
+    "--rdzv_backend=c10d --rdzv_endpoint=[fe80::1]",
+    "--rdzv_backend=c10d --rdzv_endpoint=[fe80::1]:port",
+    "--rdzv_backend=c10d --rdzv_endpoint=h1:29x00",
 ]
 ACCELERATE = [
     "--use_fsdp --use_deepspeed",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import takewhile
 from pathlib import Path
 
 from tuneport.checks import rules
@@ -31,7 +32,8 @@ def ruled(run: Invocation, context: Context) -> Iterator[Finding]:
         name: {flag: _typed(value) for flag, value in flags.items()} for name, flags in run.told.items()
     }
     if directives := _directives(run.file):
-        told = {"sbatch": directives, **told}
+        told = {"sbatch": {**directives, "spread": directives["spread"] or run.led}, **told}
+    unsure = [f"env.{name}" for name, value in run.env.items() if open_(value)]
     for name, flags in told.items():
         checks = known.get(name, {}).get("rules", ())
         if not run.settings:  # else `check` says it
@@ -42,13 +44,13 @@ def ruled(run: Invocation, context: Context) -> Iterator[Finding]:
         for other, values in run.told.items():
             unknown |= {f"around.{other}.{flag}" for flag, value in values.items() if open_(value)}
         seen = context._replace(config=config, own=config, origins={})
-        found, _ = rules.apply(seen, checks, (), frozenset(unknown))
+        found, _ = rules.apply(seen, checks, (), frozenset(unknown), unsure)
         yield from found
 
 
 def _directives(file: str) -> dict[str, Json]:
-    """What a script says to Slurm in the comments at its head: flag -> value, of both spellings of a flag the
-    long one; `spread`, where anything in it starts programs on other machines."""
+    """What a script says to Slurm in the comments before its first command: flag -> value, of two spellings
+    of a flag the long one; `spread`, where anything in it starts programs on other machines."""
     if not file:
         return {}
     try:
@@ -56,8 +58,11 @@ def _directives(file: str) -> dict[str, Json]:
     except (OSError, ValueError):
         return {}
     found: dict[str, Json] = {}
-    for words in _DIRECTIVE.findall(text):
-        flag, _, value = words.split("#")[0].strip().replace(" ", "=", 1).partition("=")
+    for line in takewhile(_uncommanded, text.splitlines()):
+        if not (words := _DIRECTIVE.match(line)):
+            continue
+        said = _GLUED.sub(r"\1 ", words[1].split("#")[0].strip())
+        flag, _, value = said.replace(" ", "=", 1).partition("=")
         name = _SHORT.get(flag, flag).lstrip("-").replace("-", "_")
         found[name] = _typed(value.strip())
     if found:
@@ -66,14 +71,21 @@ def _directives(file: str) -> dict[str, Json]:
 
 
 _HEAD = 1 << 17
-_DIRECTIVE = re.compile(r"^#SBATCH\s+(-\S.*)$", re.M)
+_DIGITS = 19
+_DIRECTIVE = re.compile(r"#SBATCH\s+(-\S.*)")
+_GLUED = re.compile(r"\A(-[A-Za-z])(?=\d)")
 _SPREAD = re.compile(r"\b(srun|mpirun|mpiexec|pdsh|ssh|clush)\b")
 _SHORT = {"-N": "--nodes", "-n": "--ntasks", "-G": "--gpus"}
 
 
+def _uncommanded(line: str) -> bool:
+    return not line.strip() or line.lstrip().startswith("#")
+
+
 def _typed(value: str) -> Json:
-    """A flag's value: true for one that stands alone."""
-    return int(value) if value.isascii() and value.isdigit() else value or True
+    """A flag's value: true for one that stands alone; more digits than any count has stay text."""
+    count = len(value) < _DIGITS and value.isascii() and value.isdigit()
+    return int(value) if count else value or True
 
 
 def check(run: Invocation, held: Mapping[str, Json], config: Mapping[str, Json]) -> Iterator[Finding]:

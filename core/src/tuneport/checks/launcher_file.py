@@ -23,12 +23,15 @@ def declared(run: Invocation) -> tuple[str, Mapping[str, Json]]:
 
 def take(run: Invocation) -> tuple[Mapping[str, Json], list[Finding]]:
     """(what the launcher's settings file holds, findings about it); its counts go into `run`. Nothing is read
-    where no file is named, or where it is not on this machine."""
+    where no file is named, or where it is not on this machine; its machines are not known then."""
     name, launcher = declared(run)
     spec = launcher.get("file", {})
     flag, value = next((one for one in run.settings if one[0] in spec.get("flags", ())), ("", ""))
     path = Path(value)
-    if not flag or "\0" in value or value in spec.get("known", {}).get(flag, ()) or not _is_file(path):
+    if not flag or value in spec.get("known", {}).get(flag, ()):
+        return {}, []
+    if "\0" in value or not _is_file(path):
+        run.nodes = run.nodes or -1
         return {}, list(_no_such(flag, value, spec))
     try:
         document = read_yaml(path)

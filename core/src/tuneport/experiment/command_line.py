@@ -22,7 +22,7 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)\Z", re.S)
 _PYTHON = re.compile(r"(?:.*/)?python[0-9.]*\Z")
 # Launcher -> its flags that stand alone; every other one takes a value, after `=` or as the next word.
 _ALONE = {
-    "torchrun": "--standalone --no-python --no_python --run-path --run_path --help -h",
+    "torchrun": "--standalone --no-python --no_python --run-path --run_path --use-env --use_env --help -h",
     "uv": "--isolated --active --no-sync --frozen --locked --no-project --offline --quiet -q --verbose -v "
     "--all-extras --no-dev --no-cache -n --no-capture-output --live-stream",
     "conda": "--no-capture-output --live-stream -v --verbose --dev --debug-wrapper-scripts",
@@ -51,6 +51,7 @@ NEAR = "command-near"
 _NODES = ("--nnodes",)
 _PROCESSES = ("--nproc-per-node", "--nproc_per_node")
 _COUNTS = ("nodes", "processes", "total")
+_GLUED = re.compile(r"(-[A-Za-z]?)(\d\S*)\Z")  # a short flag and its number in one word, as in -N2
 
 
 @dataclass(slots=True)
@@ -61,7 +62,8 @@ class Invocation:
     file it reads or `text` what it is given after `-c`. `file` and `line` say where in a script it is
     started. `hands_to` is the launcher that gets the flags which the program does not know; `settings` are
     flags of a framework's launcher that say more than hardware, with their values. `told` holds all that each
-    launcher is told: launcher -> flag, without its dashes and with `_` between words -> value."""
+    launcher is told: launcher -> flag, without its dashes and with `_` between words -> value. `led` is true
+    where words that nobody knows stand before the program: they may start it anywhere, and more than once."""
 
     module: str = ""
     is_file: bool = False
@@ -78,6 +80,7 @@ class Invocation:
     hands_to: str = ""
     settings: list[tuple[str, str]] = field(default_factory=list)
     told: dict[str, dict[str, str]] = field(default_factory=dict)
+    led: bool = False
 
 
 def take_apart(words: Sequence[str]) -> Invocation:
@@ -96,6 +99,7 @@ def take_apart(words: Sequence[str]) -> Invocation:
             continue
         name = os.path.basename(rest[0])
         if blank(rest[0]):  # launcher options, or an interpreter, that nobody knows
+            found.led = True
             if rest[1:2] == ["-m"]:
                 return _program(found, rest[1:])
             rest = rest[1:]
@@ -321,6 +325,10 @@ def _skip(
         flag, equal, value = rest[0].partition("=")
         if flag == "--":
             return rest[1:]
+        if glued := _GLUED.match(rest[0]):
+            rest = rest[1:]
+            _told(found, launcher, glued[1], glued[2])
+            continue
         if flag in alone or (len(flag) == 2 and launcher == "python" and flag not in ("-W", "-X", "-c")):
             rest = rest[1:]
             _told(found, launcher, flag, "")
@@ -338,7 +346,7 @@ def _skip(
 
 
 def _counted(found: Invocation, flag: str, value: str, counting: Mapping[str, Json]) -> None:
-    number = re.match(r"(?:\d+:)?(\d+)\Z", value)
+    number = re.match(r"(?:\d+:)?(\d{1,9})\Z", value)
     for name, field_ in (("nodes", "nodes"), ("processes", "per_node"), ("total", "total")):
         if flag not in counting.get(name, ()):
             continue

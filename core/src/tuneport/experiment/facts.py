@@ -231,7 +231,18 @@ def _model(path: Path) -> dict[str, Json]:
         return {}
     if not isinstance(config, dict):
         return {}
-    return {key: value for key, value in config.items() if isinstance(value, str | int | float | bool)}
+    kept = {key: value for key, value in config.items() if isinstance(value, str | int | float | bool)}
+    return {**kept, **{key: config[key] for key in _ROTARY if _stretches(config.get(key))}}
+
+
+_ROTARY = ("rope_scaling", "rope_parameters")  # transformers 4 and 5, modeling_rope_utils.py
+
+
+def _stretches(rotary: Json) -> bool:
+    """Whether rotary embeddings, of all layers or some, are made for more positions than the model says."""
+    if not isinstance(rotary, dict):
+        return False
+    return "factor" in rotary or "long_factor" in rotary or any(map(_stretches, rotary.values()))
 
 
 def _script(path: Path, name: str) -> dict[str, Json]:
