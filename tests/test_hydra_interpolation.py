@@ -137,6 +137,9 @@ def test_every_key_resolves_as_omegaconf_resolves_it(omegaconf: Reference) -> No
             "d": {"b": "${oc.select:d.c,null}", "c": {"a": "${..b}"}},
         }
     )
+    @example({"a": "x", "b": "${d.l}", "d": {"b": "${a}${oc.select:nope,${b}}", "l": ["${b}"]}})
+    @example({"a": "x", "d": {"a": "${a.b}", "b": "${oc.select:.a,none}"}})
+    @example({"a": "x", "b": "${d.l}", "d": {"b": "${oc.env:NOPE,${b}}", "l": ["${a}"]}})
     def agrees(config: dict[str, Any]) -> None:
         keys = [key for key in KEYS if is_there(config, key)]
         answer = omegaconf.ask("resolve", config=config, keys=keys, env=ENV)

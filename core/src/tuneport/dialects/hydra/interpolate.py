@@ -21,7 +21,6 @@ OPERATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
     "maximum": max,
 }
 """What the resolvers of two arguments do that a release may register, by their name in a surface."""
-_ABSENT: Any = object()
 _BRANCHES = (dict, list)
 
 
@@ -121,7 +120,10 @@ class Resolver:
         self._open.append(node.path)
         try:
             found = self._text(_parsed(node.value), node)
-        except GrammarError as error:
+        except (
+            GrammarError,
+            _NoBranch,
+        ) as error:  # no branch on another's way: no default stands in for that
             raise Unresolved(str(error)) from None
         finally:
             self._open.pop()
@@ -157,7 +159,11 @@ class Resolver:
         if item.resolver is None:
             return self._reference(item, at)
         name = ".".join(self._name(part, at) for part in item.resolver)
-        arguments = [self._element(argument, at) for argument in item.arguments]
+        hands_on = name in ("oc.env", "oc.select")
+        arguments = [
+            self._handed_on(argument, at) if hands_on and number else self._element(argument, at)
+            for number, argument in enumerate(item.arguments)
+        ]
         known: dict[str, Callable[..., _Node]] = {
             "oc.env": self._oc_env,
             "oc.select": self._oc_select,
@@ -212,6 +218,17 @@ class Resolver:
             raise Unresolved("a name must be text")
         return value
 
+    def _handed_on(self, default: Any, at: _Node) -> _Node:
+        """A default, of which a resolver does not look into what it refers to: as text a list shows what its
+        items say."""
+        if (
+            isinstance(default, Words)
+            and len(default.parts) == 1
+            and isinstance(default.parts[0], Interpolation)
+        ):
+            return self._interpolation(default.parts[0], at)
+        return _Node(None, self._element(default, at))
+
     def _element(self, element: Any, at: _Node) -> Any:
         """An argument as the resolver gets it."""
         if isinstance(element, Quoted):
@@ -226,16 +243,16 @@ class Resolver:
             return {name: self._element(item, at) for name, item in element.items()}
         return element
 
-    def _oc_env(self, _at: _Node, name: Any, default: Any = _ABSENT) -> _Node:
+    def _oc_env(self, _at: _Node, name: Any, default: _Node | None = None) -> _Node:
         if not isinstance(name, str):
             raise Unresolved("the name of a variable must be text")
         if name in self._env:
             return _Node(None, self._env[name])
-        if default is _ABSENT:
+        if default is None:
             raise Unknowable(f"the variable {name} is not known")
-        return _Node(None, None if default is None else _as_text(_Node(None, default)))
+        return _Node(None, None if default.value is None else _as_text(default))
 
-    def _oc_select(self, at: _Node, key: Any, default: Any = _ABSENT) -> _Node:
+    def _oc_select(self, at: _Node, key: Any, default: _Node | None = None) -> _Node:
         if not isinstance(key, str):
             raise Unresolved("oc.select takes a key")
         try:
@@ -243,7 +260,7 @@ class Resolver:
         except _NoBranch:
             found = None
         if found is None or (isinstance(found.value, str) and found.value == MISSING):
-            return _Node(None, None if default is _ABSENT else default)
+            return default or _Node(None, None)
         return found
 
     def _oc_decode(self, at: _Node, text: Any) -> _Node:
