@@ -10,17 +10,23 @@ FLEETS := $(wildcard plugins/fleet-*)
 STAMPS := pyproject.toml constraints.txt $(DISTS:%=%/pyproject.toml)
 SOURCE := core/src plugins/pytorch/src plugins/trl/src plugins/verl/src plugins/openrlhf/src plugins/nemo-rl/src plugins/custom/src plugins/judge/src plugins/evalkit/src plugins/fleet-kubernetes/src plugins/fleet-ray/src plugins/fleet-slurm/src
 
-.PHONY: demo test lint check sweep engine engine-fleets engine-frameworks engines upstream runtimes bench clean
+.PHONY: demo test lint check check-kills check-others sweep engine engine-fleets engine-frameworks engines upstream runtimes bench clean
 
 demo: $(VENV)/installed
 	$(BIN)/python demo/demo.py
 
 test: lint check
 
-# The kills run in one process: they fork, which wants a single thread, and count together.
+# The kills run in one process: they fork, which wants a single thread, and count together. They mostly wait, so
+# they run beside the others.
 check: $(VENV)/dev
+	$(MAKE) --jobs 2 check-kills check-others
+
+check-kills:
+	$(BIN)/pytest --quiet core/tests/test_jobs_kills.py
+
+check-others:
 	$(BIN)/pytest -n 2 -m "not engine and not upstream and not kills"
-	$(BIN)/pytest core/tests/test_jobs_kills.py
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .

@@ -16,8 +16,8 @@ ONE_IN = 6
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of tests marked `sweep`, which ask the same of hundreds of cases, keep every sixth case of each, or all
-    with TUNEPORT_TEST_SWEEP=all; a single test over a whole corpus (`whole=True`) runs only then. Tests that
+    """Of tests marked `sweep`, which ask the same of many cases, keep every sixth case of each, or all with
+    TUNEPORT_TEST_SWEEP=all; a test that takes long as a whole (`whole=True`) runs only then. Tests that
     are named on the command line run as they are."""
     named = any(".py" in argument for argument in config.invocation_params.args)
     if named or os.environ.get("TUNEPORT_TEST_SWEEP") == "all":

@@ -103,6 +103,11 @@ def of_launchers(path: Path) -> Iterator[str]:
         yield from (rule["code"] for rule in launcher.get("rules", ()))
 
 
+def of_variants(path: Path) -> Iterator[str]:
+    variants = yaml.safe_load(path.read_text("utf-8")).get("variants", {})
+    yield from ([variants["code"]] if "code" in variants else [])
+
+
 @cache
 def said() -> dict[str, list[str]]:
     """Code -> the files that say it."""
@@ -115,6 +120,9 @@ def said() -> dict[str, list[str]]:
             found.setdefault(code, []).append(str(path.relative_to(ROOT)))
     for path in sorted(ROOT.glob("manifests/tuneport_manifests/*/framework.yaml")):
         for code in of_launchers(path):
+            found.setdefault(code, []).append(str(path.relative_to(ROOT)))
+    for path in sorted(ROOT.glob("manifests/tuneport_manifests/*/methods/*.yaml")):
+        for code in of_variants(path):
             found.setdefault(code, []).append(str(path.relative_to(ROOT)))
     for code in PREFIXED:
         found.setdefault(code, []).append("core/src/tuneport/experiment/lock.py")
@@ -160,5 +168,7 @@ def test_generated_pages_are_fresh() -> None:
     assert spec.loader is not None
     tool = module_from_spec(spec)
     spec.loader.exec_module(tool)
+    known = {path.parent.name for path in ROOT.glob("manifests/tuneport_manifests/*/framework.yaml")}
+    assert set(tool.FRAMEWORKS) == known
     stale = [name for name, content in tool.pages().items() if (ROOT / name).read_text("utf-8") != content]
     assert not stale, "run python tools/reference_pages.py"

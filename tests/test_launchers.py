@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tuneport import linter, workflow
@@ -14,6 +16,7 @@ from tuneport.registry import catalog
 from tuneport.text import guess_anew
 from tuneport.types import Finding
 
+REPORTS = json.loads((Path(__file__).parent / "data/reports/launchers.json").read_text("utf-8"))
 ONE = {"topology": {"nodes": 1, "gpus_per_node": 8}}
 TWO = {"topology": {"nodes": 2, "gpus_per_node": 8}}
 SCRIPT = "trl/scripts/sft.py --model_name_or_path a/b --dataset_name c/d"
@@ -41,6 +44,23 @@ TORCHRUN = [
      "--nnodes=2 --node_rank=1 --master_addr=h1"),
     ("launcher-rendezvous", "master_addr", "warning", "--nnodes=2 --node_rank=0 --master_addr=localhost",
      "--nnodes=2 --node_rank=0 --master_addr=h1"),
+    ("launcher-rendezvous", "nnodes", "error", f"--nnodes=4 {MEET}", f"--nnodes=2 {MEET}"),
+    ("launcher-rendezvous", "nnodes", "warning", "--nnodes=1", f"--nnodes=2 {MEET}"),
+    ("launcher-refuses", "rdzv_endpoint", "error", "--rdzv_endpoint=tcp://h1:29500", "--rdzv_endpoint=h1:29500"),
+    ("launcher-refuses", "master_addr", "error", "--nnodes=2 --node_rank=0 --master_addr=10.0.0.1:29500",
+     "--nnodes=2 --node_rank=0 --master_addr=10.0.0.1 --master_port=29500"),
+    ("launcher-refuses", "master_addr", "error", "--nnodes=2 --node_rank=0 --master_addr=http://h1",
+     "--nnodes=2 --node_rank=0 --master_addr=fe80::1"),
+    ("launcher-refuses", "rdzv_conf", "error", "--rdzv_conf=timeout", "--rdzv_conf=timeout=900,join_timeout=900"),
+    ("launcher-rendezvous", "rdzv_conf", "warning", "--nnodes=1 --rdzv_conf=rdzv_backend=c10d,rdzv_endpoint=h1:1234",
+     "--rdzv_conf=timeout=900"),
+    ("launcher-rendezvous", "rdzv_endpoint", "warning", "--nnodes=2 --rdzv_backend=c10d --rdzv_endpoint=0.0.0.0:29500",
+     f"--nnodes=2 {MEET}"),
+    ("launcher-rendezvous", "master_addr", "warning", "--nnodes=2 --node_rank=1 --master_addr=0.0.0.0",
+     "--nnodes=2 --node_rank=1 --master_addr=h1"),
+    ("launcher-rendezvous", "rdzv_endpoint", "warning", "--standalone --rdzv_endpoint=h1:29500", "--standalone"),
+    ("launcher-rendezvous", "master_addr", "warning", f"--nnodes=2 {MEET} --master_addr=h2",
+     f"--nnodes=2 {MEET} --master_addr=h1"),
     ("launcher-rendezvous", "node_rank", "warning", "--nnodes=2 --master_addr=h1", f"--nnodes=2 {MEET}"),
     ("launcher-rendezvous", "node_rank", "error", "--nnodes=2 --node_rank=2 --master_addr=h1",
      "--nnodes=2 --node_rank=1 --master_addr=h1"),
@@ -65,11 +85,36 @@ ACCELERATE = [
     ("launcher-rendezvous", "main_process_ip", "warning",
      "--num_machines 2 --num_processes 16 --machine_rank 1 --main_process_ip localhost",
      f"--num_machines 2 --num_processes 16 --machine_rank 1 {FIRST}"),
+    ("launcher-processes", "gpu_ids", "error", "--gpu_ids 0,1 --num_processes 4", "--gpu_ids 0,1 --num_processes 2"),
+    ("launcher-rendezvous", "machine_rank", "warning", f"--num_machines 2 --num_processes 16 {FIRST}",
+     f"--num_machines 2 --num_processes 16 --machine_rank 0 {FIRST}"),
+    ("launcher-rendezvous", "machine_rank", "warning", f"--num_machines 2 --num_processes 16 {FIRST}",
+     f"--num_machines 2 --num_processes 16 --rdzv_backend c10d {FIRST}"),
+    ("launcher-rendezvous", "rdzv_conf", "warning", "--rdzv_conf rdzv_backend=c10d,rdzv_endpoint=h1:1234", "--rdzv_conf timeout=900"),
+    ("launcher-refuses", "deepspeed_multinode_launcher", "error",
+     f"--use_deepspeed --deepspeed_multinode_launcher openmpi --num_machines 2 --num_processes 16 {FIRST}",
+     f"--use_deepspeed --deepspeed_multinode_launcher standard --num_machines 2 --num_processes 16 {FIRST}"),
+    ("launcher-refuses", "deepspeed_multinode_launcher", "error", "--deepspeed_multinode_launcher ssh", "--deepspeed_multinode_launcher pdsh"),
+    ("launcher-refuses", "zero_stage", "warning", "--zero_stage 3", "--use_deepspeed --zero_stage 3"),
+    ("launcher-refuses", "deepspeed_config_file", "warning", "--deepspeed_config_file d.json", "--use_deepspeed --deepspeed_config_file d.json"),
+    ("launcher-refuses", "fsdp_sharding_strategy", "warning", "--fsdp_sharding_strategy FULL_SHARD", "--use_fsdp --fsdp_sharding_strategy FULL_SHARD"),
+    ("launcher-refuses", "fsdp_transformer_layer_cls_to_wrap", "warning", "--fsdp_transformer_layer_cls_to_wrap A",
+     "--use_fsdp --fsdp_transformer_layer_cls_to_wrap A"),
+    ("launcher-refuses", "fsdp_auto_wrap_policy", "error", "--use_fsdp --fsdp_auto_wrap_policy TRANSFORMER",
+     "--use_fsdp --fsdp_auto_wrap_policy TRANSFORMER_BASED_WRAP"),
     ("launcher-rendezvous", "machine_rank", "error",
      f"--num_machines 2 --num_processes 16 --machine_rank 2 {FIRST}",
      f"--num_machines 2 --num_processes 16 --machine_rank 1 {FIRST}"),
 ]  # fmt: skip
-STARTS = {"torchrun": TORCHRUN, "accelerate launch": ACCELERATE}
+DEEPSPEED = [
+    ("launcher-refuses", "include", "error", "--include localhost:0,1 --num_gpus 2", "--include localhost:0,1"),
+    ("launcher-processes", "include", "error", "--include localhost:6,7,8", "--include localhost:6,7"),
+    ("launcher-refuses", "exclude", "error", "--include localhost:0,1 --exclude localhost:3", "--exclude localhost:3"),
+    ("launcher-rendezvous", "num_nodes", "warning", "--num_nodes 2", "--num_nodes 2 --hostfile hosts"),
+    ("launcher-refuses", "launcher", "error", "--hostfile hosts --launcher ssh", "--hostfile hosts --launcher OpenMPI"),
+    ("launcher-flag", "num_gpu_per_node", "warning", "--num_gpu_per_node 8", "--num_gpus 8"),
+]  # fmt: skip
+STARTS = {"torchrun": TORCHRUN, "accelerate launch": ACCELERATE, "deepspeed": DEEPSPEED}
 CASES = [(start, *case) for start, cases in STARTS.items() for case in cases]
 
 
@@ -94,12 +139,22 @@ def test_a_launcher_s_mistake_is_named_and_its_neighbour_is_not(
     assert not [one for one in found(f"{start} {good} {program}") if one.key == f"--{flag}"]
 
 
+@pytest.mark.parametrize("report", REPORTS, ids=lambda report: report["id"])
+def test_a_reported_mistake_is_found(report: dict[str, Any]) -> None:
+    said = found(report["command"], {"topology": report["topology"]})
+    wanted = (report["fault_keys"][0], report["expected_severity"])
+    assert wanted in [(one.key, one.severity) for one in said], said
+
+
 def test_every_rule_of_a_launcher_has_a_case() -> None:
     named = {(code, f"--{flag}", severity) for _, code, flag, severity, _, _ in CASES}
     named |= {
         ("launcher-nested", flag, "error") for flag in ("--nproc_per_node", "--nnodes", "--num_machines")
     }
-    named |= {("launcher-processes", "--num_gpus", "error")}
+    named |= {
+        ("launcher-processes", "--num_gpus", "error"),
+        ("launcher-processes", "CUDA_VISIBLE_DEVICES", "warning"),
+    }
     launchers = catalog.launchers()
     rules = [rule for launcher in launchers.values() for rule in launcher.get("rules", ())]
     assert {(rule["code"], rule["key"], rule["severity"]) for rule in rules} <= named
@@ -130,6 +185,23 @@ def test_what_a_launcher_of_processes_means_on_processors_or_unsaid_hardware() -
     entry = "openrlhf.cli.train_sft --model.model_name_or_path m --data.dataset d --data.output_key r"
     assert [one.key for one in found(f"deepspeed --num_gpus 16 --module {entry}", ONE)] == ["--num_gpus"]
     assert not found(f"deepspeed --num_gpus 8 --module {entry}", ONE)
+
+
+@pytest.mark.parametrize(
+    ("command", "key"),
+    [
+        (f"CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node=4 {SCRIPT}", "--nproc_per_node"),
+        (f"CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node=2 {SCRIPT}", ""),
+        (f"CUDA_VISIBLE_DEVICES=GPU-a1 torchrun --nproc_per_node=2 {SCRIPT}", ""),
+        (f"CUDA_VISIBLE_DEVICES=0,1 accelerate launch --num_processes 4 {SCRIPT}", "--num_processes"),
+        (f"CUDA_VISIBLE_DEVICES=0,1 accelerate launch --num_processes 2 {SCRIPT}", ""),
+        ("CUDA_VISIBLE_DEVICES=2,3 deepspeed --num_gpus 2 train.py", "CUDA_VISIBLE_DEVICES"),
+        ("CUDA_VISIBLE_DEVICES=2,3 deepspeed train.py", ""),
+        ("CUDA_VISIBLE_DEVICES=2,3 deepspeed --hostfile hosts --num_gpus 2 train.py", ""),
+    ],
+)
+def test_gpus_that_a_command_hides_are_counted(command: str, key: str) -> None:
+    assert [one.key for one in found(command, ONE)] == ([key] if key else [])
 
 
 def test_a_program_of_nobody_s_is_still_unknown_where_it_starts_well() -> None:
@@ -226,6 +298,9 @@ def test_a_batch_script_runs_on_its_first_machine_only(flag: str, run: str, tmp_
     assert batch(tmp_path, "#SBATCH -N8", f"{run} {SCRIPT}") == [("launcher-nested", flag)]
     assert not batch(tmp_path, *head, f"$EVERYWHERE $NODE {run} {SCRIPT}")
     assert not batch(tmp_path, "export A=1", *head, f"{run} {SCRIPT}")  # Slurm has stopped reading
+    together = '#SBATCH -J "a b" -N 8 --gpus-per-node=8'
+    assert batch(tmp_path, together, f"{run} {SCRIPT}") == [("launcher-nested", flag)]
+    assert not batch(tmp_path, "#SBATCH -J a#b -N 8", f"{run} {SCRIPT}")  # nor what follows a `#`
 
 
 def test_nothing_is_imported_of_a_program_that_is_unknown(tmp_path: Path) -> None:

@@ -46,10 +46,10 @@ def test_the_core_names_no_framework() -> None:
 def test_code_of_a_framework_says_why_it_is_no_manifest() -> None:
     """In the second line, so that whoever adds to it asks first whether data would do."""
     sources = [p for p in tracked("plugins/*/src/*/*.py") if not p.parent.name.startswith("tuneport_fleet")]
-    assert len(sources) > 30
-    docs = {
-        path: (ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "").splitlines() for path in sources
-    }
+    modules = {path: ast.parse(path.read_text("utf-8")) for path in sources}
+    code = {path: tree for path, tree in modules.items() if path.name != "__init__.py" or tree.body[1:]}
+    assert len(code) > 30
+    docs = {path: (ast.get_docstring(tree) or "").splitlines() for path, tree in code.items()}
     assert not [path for path, doc in docs.items() if not re.match(r"No manifest: .{20,}", "".join(doc[1:2]))]
 
 

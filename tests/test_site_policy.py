@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tuneport.registry import catalog
+from tuneport.registry.plugins import Hooks
+from tuneport.types import Context, Location, Pool, Request, Topology
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLE = ROOT / "examples" / "site-policy"
@@ -81,3 +84,31 @@ def test_it_is_enabled_and_holds(site: Site, where: str) -> None:
 def test_an_experiment_cannot_enable_it_or_turn_it_off(site: Site) -> None:
     (site.root / "experiments" / "one" / "job.yaml").write_text("policies: []\n")
     assert "job-schema" in site.errors("--profile", "h200:8")
+
+
+def test_exports_and_evaluations_are_held_to_it(site: Site) -> None:
+    project = site.root / "tuneport.yaml"
+    project.write_text(project.read_text() + "\npolicies: [site-rules]\n")
+    (site.root / "checkpoint").mkdir()
+    export = ["export", "one", "--checkpoint", str(site.root / "checkpoint")]
+    for command in (export, ["eval", "one", "--model", "org/model", "--profile", "cpu:1"]):
+        code, document = site.tp(*command)
+        assert code == 3 and "site-cost" in {one["code"] for one in document["findings"]}, document
+
+
+def test_plans_that_are_no_launch_are_wrapped_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [str(EXAMPLE / "src"), *sys.path])
+    from tuneport_site_rules.policy import Policy
+
+    hooks = Hooks("pytorch")
+    hooks.add_policy("site-rules", Policy())
+    method = catalog.method("pytorch/image-classification", "2.13.0")
+    request = Request(env={"COST_CENTRE": "42"})
+    pool = Topology((Pool("main", "cpu", 1, 1),), {})
+    context = Context(method, catalog.release("pytorch", "2.13.0"), request, pool, {}, {}, {}, {}, {})
+    made = hooks.export(context, Location("path", "/checkpoint"), "safetensors")
+    assert made.action == "export" and made.mounts == ("/scratch",)
+    assert made.labels == {"cost-centre": "42", "tuneport.policies": "site-rules"}
+    assert made.commands[0].env["HTTPS_PROXY"] == "http://proxy.example:3128"
+    again = hooks.around(context, made)
+    assert again.action == "export" and again.commands == made.commands

@@ -225,6 +225,15 @@ def test_what_the_launcher_is_told_is_named() -> None:
     assert not {"launcher-flag", "launcher-settings"} & {one.code for one in workflow.check(plain).findings}
 
 
+def test_what_a_variable_holds_is_an_ellipsis_in_what_the_launcher_is_told(tmp_path: Path) -> None:
+    script = tmp_path / "a.sh"
+    script.write_text(
+        "accelerate launch --main_process_ip $HEAD -m trl.scripts.sft --dataset_name a/b", "utf-8"
+    )
+    (note,) = [one for one in workflow.check([str(script)]).findings if one.code == "launcher-settings"]
+    assert "is told --main_process_ip …:" in note.message
+
+
 SETTINGS = {"distributed_type": "DEEPSPEED", "mixed_precision": "bf16", "num_machines": 2, "num_processes": 8}
 
 

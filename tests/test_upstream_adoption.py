@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import os
+import shlex
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ from tuneport.upstream import adopt_review
 from tuneport.upstream.adopt import adopt
 
 ROOT = Path(__file__).resolve().parents[1]
+CORPUS = Path(os.environ.get("TUNEPORT_CORPUS") or ROOT.parent / "shared" / "corpus") / "accept" / "openrlhf"
 pytestmark = pytest.mark.upstream
 
 
@@ -52,3 +56,28 @@ def test_a_real_release_is_adopted_as_data(
     assert len(sheet["methods"]) == len(catalog.methods(framework))
     assert bool(sheet["failed"]) is not clean
     assert len([line for line in sheet["decide"] if "no code proves it" in line]) < len(adoption.verdicts) / 2
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.skipif(not CORPUS.is_dir(), reason=f"no corpus of invocations in {CORPUS}")
+def test_published_commands_are_checked_at_both_releases(tmp_path: Path) -> None:
+    """Those that the release refuses bring the same errors at both, and the others none."""
+    refused = 0
+    for path in sorted(CORPUS.glob("*.json")):
+        record = json.loads(path.read_text("utf-8"))
+        words = ["deepspeed", *record["launcher_args"]]
+        if record["launcher"] != "deepspeed":
+            words = ["python3", "-m"]
+        text = shlex.join([*words, record["entry"], *record["args"]])
+        (tmp_path / f"{path.stem}.sh").write_text(f"{text}\n", "utf-8")
+        refused += record["upstream_check"]["result"] != "ok"
+    count = len(list(tmp_path.iterdir()))
+    (tmp_path / "late.sh").write_text("python3 -m openrlhf.cli.train_sft --nowhere.at_all 1\n", "utf-8")
+    sheet = adopt_review.document(adopt("openrlhf", "0.11.1", commands=[str(tmp_path)]))
+    found = sheet["commands"]
+    assert count >= 9 and 0 < refused < count
+    assert (found["scripts"], found["commands"], found["others"]) == (count + 1, count + 1, 0)
+    assert (found["both"], found["neither"]) == (count - refused, refused + 1)
+    assert (found["new"], found["gone"], found["unread"]) == ([], [], [])
+    assert any(line.startswith(f"{count + 1} commands in {count + 1} scripts") for line in sheet["proved"])
+    assert sheet["ok"] and "no manifest says how openrlhf's own parser is asked" in sheet["notes"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tuneport import api, linter
-from tuneport.compiler.adapter import native_value
+from tuneport.compiler.adapter import native_value, variant, variant_keys
 from tuneport.compiler.compile import Compiled
 from tuneport.experiment.command_line import Invocation
 from tuneport.experiment.create import new_project
@@ -18,7 +18,6 @@ from tuneport.registry import catalog
 from tuneport.types import Finding, Json, Param, Ref
 
 sys.path.insert(0, str(Path(__file__).parent))
-from tuneport_verl import params
 from verl_commands import RELEASES
 from verl_plans import METHODS, Workshop, command, samples
 
@@ -147,7 +146,7 @@ def arrives(
     compiled = workshop.compile(method, release, {**others, name: value})
     ours = [finding for finding in compiled.findings if finding.code in SURFACE]
     assert not ours, findings_text(ours)
-    keys = params.keys(compiled.context, param)
+    keys = variant_keys(compiled.context, param, variant(compiled.context))
     if not keys:
         assert "verl-engine-parameter" in {finding.code for finding in errors(compiled.findings)}
         return

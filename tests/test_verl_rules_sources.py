@@ -19,7 +19,15 @@ from hydra_reference import wheel
 from verl_commands import PROGRAMS, RELEASES, program
 
 NAMED = re.compile(r"(?:verl (?P<release>\S+) )?(?P<file>verl/\S+?\.(?:py|yaml))(?:, (?P<symbols>.+))?\Z")
-OTHERS = ("torch ", "vllm ", "megatron-core ", "the model's config.json", "hydra-core ", "transformers ")
+OTHERS = (
+    "torch ",
+    "vllm ",
+    "ray ",
+    "megatron-core ",
+    "hydra-core ",
+    "transformers ",
+    "the model's config.json",
+)
 
 
 def sources() -> Iterator[tuple[str, str, str]]:

@@ -15,6 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import bench_jobs
 import bench_setup as setup
 from bench_time import Case, Times, once, race
 
@@ -46,6 +47,7 @@ def main() -> None:
     text.append(_against_verl(ours, theirs, work))
     text.append(_at_scale(ours, many, work, options.rounds))
     text.append(_first_command(ours, many, work))
+    text.append(bench_jobs.section(ours, work, options.rounds))
     options.out.write_text("\n".join(text))
     print(options.out.read_text())
 

@@ -12,9 +12,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tuneport.experiment.scripts import read_flags
 from tuneport.experiment.values import describe
 from tuneport.registry import catalog
-from tuneport.types import Method, Param, Release
+from tuneport.types import Key, Method, Param
 
 ROOT = Path(__file__).resolve().parents[1]
 OPTIONS = "In the formulas r is a token's probability now over that when it was sampled, A the advantage."
@@ -27,12 +28,15 @@ def framework_page(framework: str) -> str:
     methods = [row[0] for row in catalog.methods(framework)]
     opening = (ROOT / f"tools/openings/{framework}.md").read_text("utf-8").rstrip("\n")
     lines = [f"# {spec.get('title', framework)}", "", LICENCE, "", f"{spec['summary'].rstrip('.')}."]
-    lines += [f"Upstream: <{spec['homepage']}>, {spec['license']}.", "", opening, ""]
-    lines += ["## Releases", "", *_releases(framework), ""]
-    lines += ["## Methods", "", *_course(methods), ""]
+    if "homepage" in spec:
+        lines += [f"Upstream: <{spec['homepage']}>, {spec['license']}."]
+    lines += ["", opening, "", "## Releases", "", *_releases(framework), "", "## Methods", ""]
+    if len(methods) > 1:
+        lines += [*_course(methods), ""]
     for method in methods:
         lines += [*_method(framework, method), ""]
-    lines += ["## Parameters", "", *_parameters(framework, methods), ""]
+    if any(_params(framework, method) for method in methods):
+        lines += ["## Parameters", "", *_parameters(framework, methods), ""]
     if variants := list(_variants(methods)):
         lines += ["## Parameters with another engine", "", *variants]
     if options := list(_options(framework, methods)):
@@ -102,13 +106,15 @@ def _method(framework: str, method_id: str) -> Iterator[str]:
     yield from ("```text", *told["formula"], "```", "")
     yield from _columns(["", ""])
     yield _row(["releases", ", ".join(catalog.releases(framework))])
-    required = [name for name, bind in spec.get("bind", {}).items() if bind.get("required")]
-    yield _row(["needs", ", ".join(f"`--{name.replace('_', '-')}`" for name in required)])
+    yield _row(["needs", "<br>".join(_needs(framework, spec)) or "nothing"])
     yield _row(["pins", _literals(spec.get("identity", {})) or "nothing"])
     yield _row(["sets by default", _literals(spec.get("defaults", {})) or "nothing"])
     yield _row(["roles", ", ".join(f"`{role}`" for role in spec.get("roles", ()))])
-    yield _row(["papers", "<br>".join(map(_paper, spec.get("papers", ())))])
-    yield _row(["in the release", "<br>".join(map(_symbol, told["symbols"]))])
+    if papers := spec.get("papers"):
+        yield _row(["papers", "<br>".join(map(_paper, papers))])
+    own = {item["file"] for item in told["symbols"]} <= set(catalog.templates(method_id))
+    where = "in what `tp new` writes" if own else "in the release"
+    yield _row([where, "<br>".join(map(_symbol, told["symbols"]))])
     lifecycle = spec.get("lifecycle", {})
     formats = lifecycle.get("export", {}).get("formats", [])
     yield _row(["export", ", ".join(f"`{name}`" for name in formats) or "none"])
@@ -126,18 +132,30 @@ def _method(framework: str, method_id: str) -> Iterator[str]:
     yield from (f"- {line}" for line in told["failures"])
 
 
+def _needs(framework: str, spec: Mapping[str, Any]) -> Iterator[str]:
+    """What a request or an experiment has to bring, beside hardware."""
+    required = [name for name, bind in spec.get("bind", {}).items() if bind.get("required")]
+    if required:
+        yield ", ".join(f"`--{name.replace('_', '-')}`" for name in required)
+    yield from (f"`{name}`: {why}" for name, why in spec.get("requires_files", {}).items())
+    if spec.get("image") == "required":
+        releases = catalog.releases(framework)
+        host = all(catalog.release_spec(framework, name)["runtime"].get("host") for name in releases)
+        yield "`--image`" + (" on any fleet but `local`" if host else "")
+
+
 def _link(framework: str, method_id: str) -> str:
-    """A method, on this page or on that of its framework where there is one."""
+    """A method, on this page or on that of its framework."""
     other, _, _ = method_id.partition("/")
     page = "" if other == framework else f"{other}.md"
-    if page and not (ROOT / f"tools/openings/{other}.md").exists():
-        return f"`{method_id}`"
     return f"[{method_id}]({page}#{method_id.replace('/', '')})"
 
 
 def _parameters(framework: str, methods: Sequence[str]) -> Iterator[str]:
     """One row for each parameter and way to bind it, with the methods that have it."""
-    yield "Defaults are the release's, in native terms, unless they are marked as the method's own."
+    scripts = {script for method in methods if (script := _script(method))}
+    whose = f"those of the `{scripts.pop()}` that `tp new` writes" if scripts else "the release's"
+    yield f"Defaults are {whose}, in native terms, unless they are marked as the method's own."
     yield "`tp methods METHOD` shows one method's alone, `tp explain EXPERIMENT PARAMETER` a value's origin."
     yield ""
     yield from _columns(["parameter", "values", "default", "unit", "native key", "methods", "meaning"])
@@ -163,7 +181,7 @@ def _binding(framework: str, method_id: str, found: Mapping[str, Param]) -> tupl
         keys = "<br>".join(f"`{key}`" for key in param.keys)
         default = f"{_literal(param.default)} (method)" if param.has_default else ""
         if not default and param.keys:
-            known = _surface(framework, release, method_id).keys.get(param.keys[0])
+            known = _surface(framework, release, method_id).get(param.keys[0])
             default = _literal(known.default) if known is not None and not known.required else ""
         said = catalog.method(method_id, release).spec["params"][param.name]
         ways[release] = (describe(param), default, said.get("unit", ""), keys, said.get("note", ""))
@@ -240,12 +258,25 @@ def _params(framework: str, method_id: str) -> dict[str, dict[str, Param]]:
     return found
 
 
+def _script(method_id: str) -> str:
+    """The experiment's own file whose flags are the keys, where the method has such a surface."""
+    name: str = _spec(method_id).get("surface", {}).get("script", "")
+    return name
+
+
 @cache
-def _surface(framework: str, version: str, method_id: str) -> Release:
-    """The release as the method meets it before anybody sets a key."""
+def _surface(framework: str, version: str, method_id: str) -> Mapping[str, Key]:
+    """The keys as the method meets them before anybody sets one."""
+    if script := _script(method_id):
+        source = catalog.templates(method_id)[script].read_text("utf-8")
+        flags: Mapping[str, Any] = read_flags(source, script)["flags"]
+        return {
+            name: Key(name, tuple(flag["types"]), flag.get("default"), bool(flag["required"]))
+            for name, flag in flags.items()
+        }
     method: Method = catalog.method(method_id, version)
     chosen = {**method.spec.get("defaults", {}), **method.spec.get("identity", {})}
-    return catalog.release(framework, version, method.spec["entry"], chosen)
+    return catalog.release(framework, version, method.spec["entry"], chosen).keys
 
 
 def _some(having: Sequence[str], methods: Sequence[str]) -> str:

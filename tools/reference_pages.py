@@ -1,6 +1,7 @@
-"""Writes the reference pages of frameworks that are too large to describe by hand, from their manifests.
+"""Writes the reference pages of every framework of the tree from its manifests.
 
-`python tools/reference_pages.py` writes docs/findings-<framework>.md and docs/frameworks/<framework>.md.
+`python tools/reference_pages.py` writes docs/frameworks/<framework>.md and, for a framework with rules,
+docs/findings-<framework>.md.
 A test holds the pages to what this would write, so a change of a manifest shows in its page.
 """
 
@@ -18,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from framework_page import LICENCE, framework_page
 
 ROOT = Path(__file__).resolve().parents[1]
-FRAMEWORKS = ("evalkit", "nemo-rl", "openrlhf", "trl", "verl")
+FRAMEWORKS = ("custom", "evalkit", "nemo-rl", "openrlhf", "pytorch", "trl", "verl")
 SEVERITY = {
     "error": "Nothing is launched until it is resolved.",
     "warning": "It would run, but not do what was asked.",
@@ -30,7 +31,8 @@ def pages() -> dict[str, str]:
     """File name -> content of every page."""
     found = {}
     for framework in FRAMEWORKS:
-        found[f"docs/findings-{framework}.md"] = findings_page(framework)
+        if _rules(framework):
+            found[f"docs/findings-{framework}.md"] = findings_page(framework)
         found[f"docs/frameworks/{framework}.md"] = framework_page(framework)
     return found
 
@@ -44,7 +46,7 @@ def findings_page(framework: str) -> str:
         "",
     ]
     seen: set[str] = set()
-    for path in sorted((ROOT / "manifests/tuneport_manifests" / framework / "rules").glob("*.yaml")):
+    for path in _rules(framework):
         document = yaml.safe_load(path.read_text("utf-8"))
         entries = [*document.get("rules", ()), *(e for e in document.get("inert", ()) if "code" in e)]
         fresh = [entry for entry in entries if entry["code"] not in seen]
@@ -57,6 +59,10 @@ def findings_page(framework: str) -> str:
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
+def _rules(framework: str) -> list[Path]:
+    return sorted((ROOT / "manifests/tuneport_manifests" / framework / "rules").glob("*.yaml"))
+
+
 def _paragraph(entry: dict[str, Any]) -> Iterator[str]:
     yield f"{_sentence(entry['say'])} {SEVERITY[entry.get('severity', 'warning')]}"
     if entry.get("hint"):
@@ -65,8 +71,9 @@ def _paragraph(entry: dict[str, Any]) -> Iterator[str]:
 
 
 def _sentence(text: str) -> str:
-    words = _text(text)
-    return words[:1].upper() + words[1:].rstrip(".") + "."
+    words = _text(text).rstrip(".") + "."
+    named = "_" in words.partition(" ")[0]  # a parameter, which has no capitals
+    return words if named else words[:1].upper() + words[1:]
 
 
 def _text(text: str) -> str:

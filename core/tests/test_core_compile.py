@@ -36,7 +36,7 @@ from tuneport.types import (
     RuntimeNeed,
 )
 
-from .core_support import SLOW, World, codes
+from .core_support import SLOW, World, codes, one
 
 
 @pytest.fixture
@@ -491,6 +491,32 @@ def test_evaluation_runs_the_experiments_script_with_model_and_data(world: World
     world.experiment("acme/align", name="no-eval")
     with pytest.raises(Invalid, match="has no evaluation"):
         eval_plan(compiled(world, "no-eval").context)
+
+
+VARIANTS = "variants: {by: optim.name, cases: {lion: {batch: [train.steps], seed: []}}}\n"
+
+
+@pytest.mark.parametrize(("config", "sets"), [("", {"optimizer": "lion"}), ("optim: {name: lion}\n", {})])
+def test_a_key_chooses_what_parameters_write(world: World, config: str, sets: dict[str, str]) -> None:
+    path = world.own_manifests() / "methods/_base.yaml"
+    path.write_text(path.read_text("utf-8") + VARIANTS, "utf-8")
+    world.experiment(config=config)
+    result = compiled(world, set={"batch": 4, "seed": 3, **sets})
+    found = one(result.findings, "param-variant")
+    assert (found.key, found.message) == ("seed", "seed means nothing where optimizer is lion")
+    assert (result.context.own["train.steps"], result.context.config["train.seed"]) == (4, None)
+    other = compiled(world, set={"batch": 4, "seed": 3, "optimizer": "sgd"})
+    assert "param-variant" not in codes(other.findings)
+    assert (other.context.own["train.batch"], other.context.own["train.seed"]) == (4, 3)
+
+
+def test_a_moved_key_that_is_still_taken_is_written_to_its_new_place_too(world: World) -> None:
+    world.own_manifests()
+    world.edit("releases/1.0.0.yaml", "moves: []", "moves: [{from: train.epochs, to: extra, since: 1.0.0}]")
+    world.experiment(config="train: {epochs: 3}\n")
+    assert compiled(world).context.own["extra"] == 3
+    world.experiment(config="train: {epochs: 3}\nextra: 5\n")
+    assert compiled(world).context.own["extra"] == 5
 
 
 def test_the_declarative_adapter_exports_nothing_and_says_so(world: World) -> None:

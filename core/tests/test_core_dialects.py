@@ -30,7 +30,10 @@ SCRIPT = (MANIFESTS / "acme" / "templates" / "script" / "train.py").read_text("u
 PLAIN = ("flags", "dataclass-cli", "yaml-file", "env")
 """The dialects of plain keys; those that compose a configuration have tests of their own."""
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)
-NUMBER = st.one_of(st.integers(), st.floats(allow_nan=False, allow_infinity=False))
+FLOAT = st.floats(allow_nan=False, allow_infinity=False)
+NUMBER = st.one_of(st.integers(), FLOAT)
+# A parser that makes floats of them keeps these integers as they are.
+EXACT = st.one_of(st.integers(-(2**53), 2**53), FLOAT)
 
 
 def context(own: Mapping[str, Any], keys: Mapping[str, Key] | None = None, script: str = "") -> Context:
@@ -62,7 +65,7 @@ def parser() -> argparse.ArgumentParser:
     own=st.fixed_dictionaries(
         {"epochs": st.integers()},
         optional={
-            "lr": NUMBER, "name": TEXT, "out": TEXT, "shuffle": st.booleans(), "resume": st.booleans(),
+            "lr": EXACT, "name": TEXT, "out": TEXT, "shuffle": st.booleans(), "resume": st.booleans(),
             "dry_run": st.booleans(), "mode": st.sampled_from(["fast", "slow"]),
             "layers": st.lists(st.integers(min_value=0), max_size=3),
         },

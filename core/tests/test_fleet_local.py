@@ -574,7 +574,7 @@ def test_a_venv_runtime_is_first_on_the_path(tmp_path: Path, monkeypatch: pytest
         "#!/bin/sh\necho $VIRTUAL_ENV; echo $PYTHONHOME; echo $PYTHONUNBUFFERED\n"
     )
     (venv / "bin" / "trainer-tool").chmod(0o755)
-    monkeypatch.setattr("tuneport.fleets.local.interpreter", lambda _: venv / "bin" / "python")
+    monkeypatch.setattr("tuneport.fleets.resolve.interpreter", lambda _: venv / "bin" / "python")
     planned = plan(command("trainer-tool"))
     planned = replace(planned, runtime=RuntimeNeed("x-1", "cpu"))
     jobs = control()

@@ -9,6 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from tuneport.errors import Invalid
+from tuneport.registry.plugins import Hooks
+from tuneport.types import Command, FileSpec, LaunchPlan, RuntimeNeed
 
 from .core_support import FLAGS, World, tp
 from .test_core_plugins import HEAD, POLICY, enable, plugin, policy, site, world
@@ -74,6 +77,38 @@ def test_the_label_names_the_policies_that_changed_the_plan(world: World, site: 
     world.experiment()
     enable(world, "idle", "strict")
     assert world.plan().labels["tuneport.policies"] == "strict"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("plan.commands[0].files['run.py'] = FileSpec('text', 'other')", "changed more than environment"),
+        ("plan.config['seed'] = 7", "changed more than environment"),
+        ("plan.commands[0].env['SITE'] = 'x'", ""),
+    ],
+)
+def test_what_a_policy_changes_in_place_is_seen_in_every_plan(
+    world: World, site: Path, change: str, said: str
+) -> None:
+    """Also in one that is no launch of the framework, such as an export or an evaluation."""
+    body = f"        from tuneport.types import FileSpec\n        {change}\n        return plan\n"
+    policy(site, POLICY[: POLICY.index("        commands = ")] + body)
+    world.experiment()
+    compiled = world.validate().compiled
+    assert compiled is not None
+    runs = Command("export", ("python", "run.py"), {}, {"run.py": FileSpec("text", "ours")})
+    given = LaunchPlan("acme/tune", "acme 1", RuntimeNeed("r"), (), (runs,), {"seed": 1}, action="export")
+    hooks = Hooks("acme", ["strict"])
+    if said:
+        with pytest.raises(Invalid, match=said) as caught:
+            hooks.around(compiled.context, given)
+        assert caught.value.code == "policy-plan"
+    else:
+        made = hooks.around(compiled.context, given)
+        assert made.labels == {"tuneport.policies": "strict"} and made.commands[0].env == {"SITE": "x"}
+    assert given.commands == (
+        Command("export", ("python", "run.py"), {}, {"run.py": FileSpec("text", "ours")}),
+    )
 
 
 LOUD = """

@@ -192,7 +192,8 @@ def test_two_installers_build_once(shelf: Path, started: Callable[[Spec], subpro
     assert "installed tiny-1.0" not in outs[1][1], "the second one used what the first one built"
 
 
-@pytest.mark.parametrize("after", [0.5, 3.0])
+@pytest.mark.sweep
+@pytest.mark.parametrize("after", [3.0, 0.5])
 def test_killed_in_the_middle_the_next_one_rebuilds(
     shelf: Path, started: Callable[[Spec], subprocess.Popen[str]], after: float
 ) -> None:
@@ -214,6 +215,7 @@ def test_killed_in_the_middle_the_next_one_rebuilds(
     assert not any(path.name != built.path.name for path in venvs.root().iterdir() if path.is_dir())
 
 
+@pytest.mark.sweep(whole=True)
 def test_ctrl_c_leaves_nothing_half_built(
     shelf: Path, started: Callable[[Spec], subprocess.Popen[str]]
 ) -> None:
@@ -232,6 +234,7 @@ def test_ctrl_c_leaves_nothing_half_built(
     assert not venvs.users_of(venvs.root()), "pip is gone too"
 
 
+@pytest.mark.sweep(whole=True)
 def test_a_missing_pin_is_said_with_pips_own_words(shelf: Path) -> None:
     wheel(shelf, "alpha", "1.0")
     with pytest.raises(Unavailable) as caught:
@@ -262,6 +265,7 @@ def test_a_module_that_does_not_import_fails_the_installation(shelf: Path) -> No
     assert venvs.find_built(variant_of("alpha==1.0")) is None
 
 
+@pytest.mark.sweep(whole=True)
 def test_pip_settings_that_would_install_elsewhere_do_not(
     shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -356,6 +360,7 @@ def test_no_fitting_python_names_what_was_looked_for(shelf: Path) -> None:
     assert not venvs.root().exists()
 
 
+@pytest.mark.sweep(whole=True)
 def test_another_python_on_path_is_taken(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     places = sorted(Path("~/.pyenv/versions").expanduser().glob("3.*/bin"))
     monkeypatch.setenv("PATH", os.pathsep.join([*map(str, places), os.environ["PATH"]]))

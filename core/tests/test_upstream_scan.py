@@ -22,7 +22,9 @@ from tuneport.errors import Invalid, NotFound, TuneportError, Unavailable
 from tuneport.registry.schemas import problems, schema
 from tuneport.upstream import archives
 from tuneport.upstream.artefacts import obtain
+from tuneport.upstream.listed import lists
 from tuneport.upstream.scan import Scan, scan
+from tuneport.upstream.sources import Sources
 
 PARSER = """
 import argparse
@@ -361,3 +363,50 @@ def test_a_recipe_that_names_no_program_says_so(tmp_path: Path, monkeypatch: pyt
     assert json.loads(CliRunner().invoke(tp, ["plugins", "--no-load", "--json"]).stdout)["folders"] == [
         str(tmp_path / "manifests")
     ]
+
+
+NAMES = """
+from dataclasses import dataclass
+
+@dataclass
+class Base:
+    rate: float = 0.1
+
+@dataclass
+class Settings(Base):
+    steps: int = 1
+
+LOSSES = {"hinge": 1, "ipo": 2}
+
+def register(name, *, kind=""):
+    return lambda made: made
+
+@register("first", kind="word")
+def one(): ...
+
+@register("second", kind="rate")
+def two(): ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("spec", "names"),
+    [
+        ({"mapping": "mill.names.LOSSES"}, ["hinge", "ipo"]),
+        ({"fields": "mill.names.Settings"}, ["rate", "steps"]),
+        ({"calls": "register", "under": "mill"}, ["first", "second"]),
+        ({"calls": "register", "argument": "kind", "under": "mill"}, ["rate", "word"]),
+    ],
+)
+def test_names_are_read_where_the_code_has_them(
+    spec: dict[str, object], names: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "mill").mkdir()
+    (tmp_path / "mill/__init__.py").write_text("")
+    (tmp_path / "mill/names.py").write_text(NAMES)
+    assert lists(Sources([tmp_path]), {"held": spec}) == {"held": names}
+
+
+def test_a_class_that_is_not_there_has_no_names(tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match="no source root holds the class"):
+        lists(Sources([tmp_path]), {"held": {"fields": "mill.names.Settings"}})

@@ -35,7 +35,8 @@ def editable(built: Built) -> list[object]:
     return ["--no-build-isolation", *(part for one in folders(built.tree) for part in ("--editable", one))]
 
 
-@pytest.mark.parametrize("way", [editable, from_wheels, from_sdists])
+@pytest.mark.sweep(whole=True)
+@pytest.mark.parametrize("way", [from_wheels, editable, from_sdists])
 def test_it_installs_and_lists_its_methods(
     built: Built, tmp_path: Path, way: Callable[[Built], list[object]]
 ) -> None:

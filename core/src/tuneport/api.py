@@ -15,6 +15,7 @@ fleet, facts.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ from tuneport.experiment import create
 from tuneport.experiment import project as project_module
 from tuneport.experiment.request import Flags
 from tuneport.registry import catalog
+from tuneport.text import printable
 from tuneport.types import Json, LaunchPlan, Location
 from tuneport.workflow import Report
 
@@ -200,17 +202,23 @@ def flags(**request: Any) -> Flags:
 
 
 def checkpoint_location(text: str) -> Location:
-    """What a checkpoint's name means: a folder here, a job, or JOB/sub/folder inside what a job wrote.
+    """What a checkpoint's name means: a folder or file here, a job, or JOB/sub/folder in what a job wrote.
 
     Raises:
         NotFound: none of these.
     """
-    if Path(text).is_dir():
+    if os.path.exists(text):  # as `Path` has it, no text is the working folder, and a long one an OSError
         return Location("path", str(Path(text).absolute()))
     head, _, inside = text.partition("/")
+    shown = repr(printable(text)[:200])
     try:
-        return Location("run", inside, job(head).id)
+        found = job(head).id
     except NotFound as error:
-        raise NotFound(
-            f"{text} is neither a folder here nor a job", code="checkpoint-missing", hint="tp job ls"
-        ) from error
+        if error.code == "job-ambiguous":
+            raise
+        message = f"{shown} is neither a folder or file here nor a job"
+        raise NotFound(message, code="checkpoint-missing", hint="tp job ls") from error
+    if ".." in inside.split("/"):
+        message = f"{shown} leads out of what {found} wrote"
+        raise NotFound(message, code="checkpoint-missing", hint="a folder here is named by its own path")
+    return Location("run", inside, found)

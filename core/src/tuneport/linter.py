@@ -8,13 +8,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from tuneport.checks import columns, composed, launched, launcher_file, programs, surface
+from tuneport.checks import (
+    batch_script,
+    columns,
+    composed,
+    entries,
+    launched,
+    launcher_file,
+    programs,
+    surface,
+)
 from tuneport.checks import rules as rules_module
 from tuneport.checks.undecided import UNDECIDED, Watched, depends
 from tuneport.checks.undecided import keys as undecided_keys
@@ -33,7 +41,6 @@ from tuneport.registry import catalog
 from tuneport.shell import open_questions
 from tuneport.shell.gaps import Gaps, open_, shown
 from tuneport.shell.reader import read
-from tuneport.text import closest
 from tuneport.types import (
     Context,
     Finding,
@@ -103,7 +110,7 @@ def check_every(words: Sequence[str], asked: Asked) -> tuple[list[Checked], list
             checked.append(check_arguments(program, asked, reading.gaps))
         except NotFound as error:
             unknown = unknown or program.module
-            if error.hint.startswith(NEAR):
+            if error.hint.startswith(entries.NEAR):
                 place = ("", program.file, program.line)
                 near.append(Finding(error.code, "warning", error.message, error.hint, *place))
     if not checked:
@@ -117,9 +124,6 @@ def check_every(words: Sequence[str], asked: Asked) -> tuple[list[Checked], list
     return checked, [*near, *reading.findings]
 
 
-NEAR = "did you mean "
-
-
 def _known(asked: Asked) -> None:
     """Refuse a framework, release or method that is not there, before anything else is said.
 
@@ -129,14 +133,14 @@ def _known(asked: Asked) -> None:
     if asked.framework:
         version = asked.version or catalog.default_release(asked.framework)
         catalog.release_spec(asked.framework, version)
-        if not _readable(asked.framework, version):
+        if not entries.readable(asked.framework, version):
             raise Invalid(
                 f"tp check does not read commands of {asked.framework}: its releases describe none",
                 code="framework-unread",
                 hint=f"`tp methods {asked.framework}` lists what can be run; `tp new` makes an experiment",
             )
     elif asked.version and not any(asked.version in catalog.releases(name) for name in catalog.frameworks()):
-        read_ = [name for name in catalog.frameworks() if _readable(name)]
+        read_ = [name for name in catalog.frameworks() if entries.readable(name)]
         there = "; ".join(f"{name} has {', '.join(catalog.releases(name))}" for name in read_)
         raise NotFound(
             f"no framework here has a release {asked.version!r}", code="release-unknown", hint=there
@@ -145,15 +149,6 @@ def _known(asked: Asked) -> None:
         framework = asked.method.partition("/")[0]
         has = framework in catalog.frameworks() and asked.version in catalog.releases(framework)
         catalog.method(asked.method, asked.version if has else "")
-
-
-def _readable(framework: str, version: str = "") -> bool:
-    """Whether any command of a framework can be checked, by its default release unless told otherwise."""
-    try:
-        entries = catalog.surface(framework, version or catalog.default_release(framework)).get("entries", {})
-    except TuneportError:
-        return False
-    return any({"config", "parser"} & item.keys() for item in entries.values())
 
 
 def check(words: Sequence[str], asked: Asked) -> Checked:
@@ -172,6 +167,8 @@ def check_arguments(run: Invocation, asked: Asked, gaps: Gaps | None = None) -> 
     Args:
         gaps: what the arguments leave open, where they come from a script.
     """
+    nodes, gpus = batch_script.hardware(run, asked.nodes, asked.gpus_per_node, asked.facts)
+    asked = replace(asked, nodes=nodes, gpus_per_node=gpus)
     try:
         checked = _check(run, asked)
     except NotFound as error:
@@ -201,7 +198,8 @@ def _launched(run: Invocation, asked: Asked, error: NotFound) -> Checked | None:
     release = Release("", "", {}, {})
     facts = {name: asked.facts.get(name, {}) for name in ("env", "topology")}
     context = Context(method, release, Request(env=env), topology, facts, {}, {}, {}, {}, linted=True)
-    said = [*problems, *launched.ruled(run, context)]
+    # No program follows whose own check would name flags that the launcher does not have.
+    said = [*problems, *launched.ruled(replace(run, settings=[]), context)]
     if not said:
         return None
     note = Finding(error.code, "note", error.message, error.hint)
@@ -211,9 +209,9 @@ def _launched(run: Invocation, asked: Asked, error: NotFound) -> Checked | None:
 
 
 def _check(run: Invocation, asked: Asked) -> Checked:
-    framework, version, entry = _entry(run, asked)
+    framework, version, entry = entries.find(run, asked.framework, asked.version)
     surface_document = catalog.surface(framework, version)
-    if "parser" in surface_document["entries"][entry]:
+    if entries.takes_flags(surface_document, entry):
         return _check_flags(framework, version, entry, run, asked)
     if surface_document["entries"][entry].get("chain"):
         return _check_chain(framework, version, entry, run, asked)
@@ -303,10 +301,10 @@ def _composed(
 def _check_flags(framework: str, version: str, entry: str, run: Invocation, asked: Asked) -> Checked:
     """A program that takes flags, which say all there is to its configuration, or all but one file of it."""
     release = catalog.release(framework, version, entry)
-    if catalog.surface(framework, version)["entries"][entry]["parser"] == "argparse":
+    if catalog.surface(framework, version)["entries"][entry].get("parser", "argparse") == "argparse":
         from tuneport.dialects.flags_read import read as read_flags
 
-        found = read_flags(run.arguments, release.keys)
+        found = read_flags(entries.behind(run, entry), entries.switches(release.keys))
         run = replace(run, arguments=found.words)
         return _judge(framework, release, entry, run, asked, found.applied, [*found.applied.findings])
     from tuneport.dialects.dataclass_read import read as read_dataclasses
@@ -403,57 +401,6 @@ def _judge(
     name = "" if method.id == framework else method.id
     said, open_rules = tuple(ordered(findings)), tuple(undecided)
     return Checked(framework, release.version, entry, name, said, open_rules, context, run, unread)
-
-
-def _places(asked: Asked) -> Iterator[tuple[str, str]]:
-    """(framework, release) in which a program may be found: the default releases, then those that have
-    programs of their own."""
-    names = [asked.framework] if asked.framework else catalog.frameworks()
-    for name in names:
-        with suppress(*([] if asked.framework else [TuneportError])):
-            yield name, asked.version or catalog.default_release(name)
-    for name in names if not asked.version else ():
-        with suppress(TuneportError):
-            default = catalog.default_release(name)
-            for version in reversed(catalog.releases(name)):
-                if version != default and catalog.release_spec(name, version).get("extends"):
-                    yield name, version
-
-
-def _entry(run: Invocation, asked: Asked) -> tuple[str, str, str]:
-    """(framework, release, entry point) of a program."""
-    known_entries: list[str] = []
-    for framework, version in _places(asked):
-        try:
-            entries = catalog.surface(framework, version).get("entries", {})
-        except TuneportError:
-            if asked.framework:
-                raise
-            continue
-        for name, item in entries.items():
-            file = name.replace(".", "/") + ".py"
-            called = run.module.endswith("/" + file) or run.module == file
-            if not {"config", "parser"} & item.keys():
-                continue
-            if name == run.module if not run.is_file else called:
-                return framework, version, name
-            known_entries.append(name)
-    known = f" of {asked.framework}" if asked.framework else ""
-    longer = (name for name in known_entries if run.module and name.startswith(run.module))
-    close = next(longer, "") or ("" if run.is_file else closest(run.module, known_entries, cutoff=0.85))
-    program, _, asked_word = run.module.partition(" ")
-    words = catalog.programs().get(program, {}).get("modules", {}) if asked_word else {}
-    close = close or (f"{program} {near}" if (near := closest(asked_word, words)) else "")
-    readable = [one for one in catalog.frameworks() if _readable(one)]
-    elsewhere = (
-        f"tp check reads programs of {' and '.join(readable)}; --framework-version names another release"
-    )
-    elsewhere = f"{program} starts {', '.join(words)}" if words else elsewhere
-    raise NotFound(
-        f"no entry point{known} is called {run.module!r}",
-        code="entry-unknown",
-        hint=f"{NEAR}{close}?" if close else elsewhere,
-    )
 
 
 def _against(

@@ -7,8 +7,6 @@ Everything a framework hook receives or returns is built from these classes, so 
 written and tested without importing any other part of Tuneport.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -112,7 +110,7 @@ class Location(NamedTuple):
     kind: Literal["hub", "path", "experiment", "dataset", "run"]
     value: str
     owner: str = ""
-    others: tuple[Location, ...] = ()
+    others: tuple["Location", ...] = ()
 
 
 class Request(NamedTuple):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from tuneport.compiler.adapter import native_value
-from tuneport.compiler.compile import Compiled, Inputs, compile_request
+from tuneport.compiler.compile import Compiled, Inputs, compile_aside, compile_request
 from tuneport.compiler.layers import flatten
 from tuneport.errors import Invalid, NotFound, TuneportError
 from tuneport.experiment import documents
@@ -61,14 +61,8 @@ class Report(NamedTuple):
 
 def validate(name: str, given: Flags) -> Report:
     """All findings for the experiment `name` with these request flags."""
-    guess_anew()
-    written = project_module.read(name)
-    findings = list(written.findings)
-    if written.lock is None:
-        return Report(tuple(ordered(findings)), {"undecided": []}, None)
-    findings += lock_module.check(written.lock, written.path / lock_module.NAME, given.framework_version)
-    if any(finding.code.startswith("lock-") for finding in findings):
-        # Without a trusted lock the method is anybody's guess: judging against a wrong one would mislead.
+    written, findings, trusted = _written(name, given)
+    if not trusted:
         return Report(tuple(ordered(findings)), {"undecided": []}, None)
     compiled, facts = _compile(written, given, findings)
     if not written.config.data and failed(written.config.findings):
@@ -80,25 +74,76 @@ def validate(name: str, given: Flags) -> Report:
     return Report(compiled.findings, shown, compiled)
 
 
+def _written(name: str, given: Flags) -> tuple[project_module.Written, list[Finding], bool]:
+    """(the experiment's files, what is wrong with them, whether its lock can be trusted). Without one the
+    method is anybody's guess: judging against a wrong one would mislead."""
+    guess_anew()
+    written = project_module.read(name)
+    findings = list(written.findings)
+    if written.lock is None:
+        return written, findings, False
+    findings += lock_module.check(written.lock, written.path / lock_module.NAME, given.framework_version)
+    return written, findings, not any(finding.code.startswith("lock-") for finding in findings)
+
+
 def judge(written: project_module.Written, given: Flags) -> Compiled:
     """The compilation of an experiment that need not be on disk as it is given; its lock is believed."""
     return _compile(written, given, ())[0]
 
 
+class _Read(NamedTuple):
+    """All that a compilation takes. `earlier` are findings about the files and the request, `seen` those
+    about what model, data and documents turned out to be."""
+
+    inputs: Inputs
+    hooks: Hooks
+    earlier: tuple[Finding, ...]
+    seen: tuple[Finding, ...]
+
+
 def _compile(
     written: project_module.Written, given: Flags, findings: Sequence[Finding]
 ) -> tuple[Compiled, Mapping[str, Json]]:
+    inputs, hooks, earlier, seen = _read(written, given, findings)
+    compiled = compile_request(inputs, hooks, (*earlier, *seen))
+    if compiled.plan is not None:
+        compiled = _seen_by_fleet(compiled, written.project, compiled.plan)
+    return compiled, inputs.facts
+
+
+def _seen_by_fleet(
+    compiled: Compiled,
+    project: project_module.Folder | None,
+    made: LaunchPlan,
+    checkpoint: Location | None = None,
+) -> Compiled:
+    """With a warning for what the request's fleet does not show to the job."""
+    request = compiled.context.request
+    if request.fleet == "local":
+        return compiled
+    from tuneport.experiment.unseen import unseen
+
+    found = unseen(request, project, made.mounts, checkpoint)
+    return compiled._replace(findings=tuple(ordered([*compiled.findings, *found])))
+
+
+def _read(
+    written: project_module.Written, given: Flags, findings: Sequence[Finding], hardware: str = ""
+) -> _Read:
+    """`hardware` is the profile where nothing names any."""
     assert written.lock is not None
     method_id, version = written.lock["recipe"]["name"], written.lock["framework"]["version"]
     method = catalog.method(method_id, version)
     asked = merge(written, given, method)
+    if hardware and not asked.topology.pools and not failed(asked.findings):
+        asked = merge(written, given._replace(profile=hardware), method)
     config, asked, based = _based(written.config, method, version, asked)
     release, choice_findings = choose(method, version, asked.request, config.data)
     files, file_findings = facts_module.source_files(written.path)
     declared = facts_module.read_declared(Path(given.facts)) if given.facts else {}
     asked = _declared_topology(asked, declared)
     scripts = [method.spec["surface"]["script"]] if "surface" in method.spec else []
-    facts, seen = facts_module.gather(asked.request, written.path, declared, scripts)
+    facts, seen = facts_module.gather(asked.request, written.path, declared, scripts, files)
     facts |= facts_module.other_models(
         method, asked.request.params, written.config.data, written.path, declared
     )
@@ -121,8 +166,8 @@ def _compile(
         today=time.strftime("%Y-%m-%d", time.gmtime()),
     )
     hooks = Hooks(method.framework, _policies(written))
-    earlier = (*findings, *asked.findings, *based, *choice_findings, *file_findings, *seen, *broken)
-    return compile_request(inputs, hooks, earlier), facts
+    earlier = (*findings, *asked.findings, *based, *choice_findings, *file_findings)
+    return _Read(inputs, hooks, earlier, (*seen, *broken))
 
 
 def _based(
@@ -307,14 +352,22 @@ def plan(name: str, given: Flags) -> tuple[LaunchPlan, Report]:
     report = validate(name, given)
     compiled = report.compiled
     if compiled is not None and report.ok and compiled.plan is None:
-        missing = Finding(
-            "profile-missing", "error", "no hardware was named", "give --profile h200:8 or cpu:2", "--profile"
-        )
-        raise Invalid("there is nothing to plan for", code="profile-missing", findings=[missing])
+        raise _no_hardware()
     if compiled is None or compiled.plan is None:
-        count = sum(finding.severity == "error" for finding in report.findings)
-        raise Invalid(f"{count} error{'s' * (count != 1)}: no plan", code="invalid", findings=report.findings)
+        raise _no_plan(report.findings)
     return compiled.plan, report
+
+
+def _no_plan(findings: Sequence[Finding]) -> Invalid:
+    count = sum(finding.severity == "error" for finding in findings)
+    return Invalid(f"{count} error{'s' * (count != 1)}: no plan", code="invalid", findings=findings)
+
+
+def _no_hardware() -> Invalid:
+    missing = Finding(
+        "profile-missing", "error", "no hardware was named", "give --profile h200:8 or cpu:2", "--profile"
+    )
+    return Invalid("there is nothing to plan for", code="profile-missing", findings=[missing])
 
 
 def fleet_of(report: Report) -> str:
@@ -324,14 +377,14 @@ def fleet_of(report: Report) -> str:
 
 
 def export_plan(name: str, given: Flags, checkpoint: Location, format: str = "") -> tuple[LaunchPlan, Report]:  # noqa: A002 - as the flag
-    """The conversion of a checkpoint, compiled by the framework's own hook.
+    """The conversion of a checkpoint, compiled by the framework's own hook. Where no hardware is named, it
+    takes one processor. Neither model nor data need to be named.
 
     Raises:
-        Invalid: the experiment has errors, or the method does not export to `format`.
+        Invalid: what was written or asked has errors, or the method does not export to `format`.
     """
-    _, report = plan(name, given)
-    assert report.compiled is not None
-    context = report.compiled.context
+    compiled, hooks, report = _aside(name, given, (), "cpu:1")
+    context = compiled.context
     formats = context.method.spec.get("lifecycle", {}).get("export", {}).get("formats", [])
     chosen = format or next(iter(formats), "")
     if chosen not in formats:
@@ -340,35 +393,84 @@ def export_plan(name: str, given: Flags, checkpoint: Location, format: str = "")
             code="export-format",
             hint=f"its formats: {', '.join(formats)}" if formats else "",
         )
-    hooks = Hooks(context.method.framework, _policies(project_module.read(name)))
-    return hooks.export(context, checkpoint, chosen), report
+    made = hooks.export(context, checkpoint, chosen)
+    seen = _seen_by_fleet(compiled, project_module.locate(name)[1], made, checkpoint)
+    return made, report._replace(findings=seen.findings)
 
 
 def evaluation_plan(name: str, given: Flags, run_id: str = "") -> tuple[LaunchPlan, Report]:
     """The evaluation of a model, or of what the job `run_id` wrote.
 
     Raises:
-        Invalid: the experiment has errors, or the method has no evaluation.
+        Invalid: what was written or asked has errors, or the method has no evaluation.
     """
     from tuneport.compiler.lifecycle import eval_plan
 
-    measures = _measures(name)
-    launch, report = plan(name, given._replace(model_run=run_id) if measures and run_id else given)
+    written = project_module.read(name)
+    kind = _evaluation(written)
+    if kind == "launch":
+        made, report = plan(name, given._replace(model_run=run_id))
+        return made, _compared(made, report._replace(findings=_named(report, given, run_id)), run_id)
+    uses = ("validation_data",) if run_id else ("model", "validation_data")
+    compiled, hooks, report = _aside(name, given, uses)
+    launch = plan(name, given._replace(model_run=run_id))[0] if kind == "shares" else None
+    made = hooks.around(compiled.context, eval_plan(compiled.context, run_id, launch))
+    report = report._replace(findings=_seen_by_fleet(compiled, written.project, made).findings)
+    return made, _compared(made, report._replace(findings=_named(report, given, run_id)), run_id)
+
+
+def _named(report: Report, given: Flags, run_id: str) -> tuple[Finding, ...]:
+    """The findings, with a warning where it is not clear what is to be evaluated."""
     assert report.compiled is not None
-    made = launch if measures else eval_plan(report.compiled.context, run_id, launch)
-    return made, _compared(made, report, run_id)
+    if run_id and given.model:
+        message, hint = (
+            f"--model is not evaluated: what {run_id} wrote is",
+            "give one of --run-id and --model",
+        )
+    elif not run_id and report.compiled.context.request.model is None:
+        message = "neither --run-id nor --model names what is to be evaluated"
+        hint = "--run-id JOB evaluates what a job wrote"
+    else:
+        return report.findings
+    warning = Finding("eval-model", "warning", message, hint, "--model" if run_id else "--run-id")
+    return tuple(ordered([*report.findings, warning]))
 
 
-def _measures(name: str) -> bool:
-    """Whether what the experiment's method launches is an evaluation itself."""
-    lock = project_module.read(name).lock
-    if lock is None:
-        return False
+def _aside(
+    name: str, given: Flags, uses: Sequence[str], hardware: str = ""
+) -> tuple[Compiled, Hooks, Report]:
+    """What a job about a trained model is made of. `uses`: what it takes of model, train_data and
+    validation_data; `hardware`: the profile where nothing names any.
+
+    Raises:
+        Invalid: what was written or asked has errors, or no hardware is named.
+    """
+    written, findings, trusted = _written(name, given)
+    if not trusted:
+        raise _no_plan(ordered(findings))
+    inputs, hooks, earlier, seen = _read(written, given, findings, hardware)
+    flags = {f"--{name.replace('_', '-')}" for name in uses}
+    earlier += tuple(finding for finding in seen if finding.key in flags)
+    compiled = compile_aside(inputs, hooks, uses, earlier)
+    if failed(compiled.findings):
+        raise _no_plan(compiled.findings)
+    if not inputs.topology.pools:
+        raise _no_hardware()
+    return compiled, hooks, Report(compiled.findings, inputs.facts, compiled)
+
+
+def _evaluation(written: project_module.Written) -> str:
+    """How an experiment's method evaluates: by what it launches itself ("launch"), by a script that shares
+    parts of the launch ("shares"), or by a script alone ("")."""
+    if written.lock is None:
+        return ""
     try:
-        method = catalog.method(lock["recipe"]["name"], lock["framework"]["version"])
+        method = catalog.method(written.lock["recipe"]["name"], written.lock["framework"]["version"])
     except TuneportError:
-        return False  # said by the plan
-    return bool(method.spec.get("lifecycle", {}).get("eval", {}).get("launch"))
+        return ""  # said by the plan
+    if method.spec.get("lifecycle", {}).get("eval", {}).get("launch"):
+        return "launch"
+    return "shares" if method.spec.get("sections") else ""
 
 
 def _compared(made: LaunchPlan, report: Report, run_id: str) -> Report:

@@ -153,7 +153,7 @@ def test_one_copy_for_each_device_where_transformers_computes(
 
 def test_what_does_nothing_is_named_inside_a_mapping_too(project: api.Project) -> None:
     for config in ({"model_args": {"tensor_parallel_size": 2}}, {"model_args.tensor_parallel_size": 2}):
-        found = compiled(project, LM_EVAL, config, profile="h200:2")
+        found = compiled(project, LM_EVAL, {"model": "dummy", **config}, profile="h200:2")
         said = [one for one in found.findings if one.code == "inert-key"]
         assert len(said) == 1 and said[0].key.endswith("tensor_parallel_size"), said
 

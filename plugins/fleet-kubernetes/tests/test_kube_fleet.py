@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,10 @@ from tuneport.compiler.ray_cluster import SCRIPT
 from tuneport.errors import TuneportError, Unavailable
 from tuneport.fleets.failure import NotStarted
 from tuneport.types import Command, FileSpec, Pool
-from tuneport_fleet_kubernetes import kubeconfig, logs, states
+from tuneport_fleet_kubernetes import kinds, kubeconfig, logs, states
 from tuneport_fleet_kubernetes.api import Api
 from tuneport_fleet_kubernetes.fleet import KubernetesFleet
-from tuneport_fleet_kubernetes.names import JOB
+from tuneport_fleet_kubernetes.names import JOB, fitting
 
 sys.path.insert(0, str(Path(__file__).parent))
 from kube_fake import Cluster, Server
@@ -108,7 +109,7 @@ def test_what_was_created_before_a_crash_still_gets_its_owner(
     assert owner["uid"] == cluster.objects["jobs", "ns", "sft-abc-1"]["metadata"]["uid"]
 
 
-def test_five_hundred_jobs_are_asked_about_in_five_calls(cluster: Cluster) -> None:
+def test_five_hundred_jobs_are_asked_about_in_at_most_five_calls(cluster: Cluster) -> None:
     fleet = KubernetesFleet({"workload": "jobset"})
     handles = []
     for number in range(500):
@@ -120,13 +121,31 @@ def test_five_hundred_jobs_are_asked_about_in_five_calls(cluster: Cluster) -> No
     cluster.calls.clear()
     found = fleet.poll(handles)
     assert len(found) == 500 and {status.state for status in found.values()} == {"RUNNING"}
-    assert len(cluster.calls) == 5
-    # Of those that only their pods can tell about, one more call for each hundred.
+    assert len(cluster.calls) == 1
+    # Of those that only their pods can tell about, one more.
     for number in range(0, 500, 10):
         cluster.objects["jobsets", "ns", f"sft-{number:03}-1"]["status"] = {}
     cluster.calls.clear()
     assert [status.state for status in fleet.poll(handles).values()].count("QUEUED") == 50
-    assert len(cluster.calls) == 10
+    assert len(cluster.calls) == 2
+    for number in range(500):
+        cluster.objects["jobsets", "ns", f"sft-{number:03}-1"]["status"] = {}
+    pod = {"metadata": {"name": "p", "labels": {JOB: "sft-499-1"}}, "status": {"phase": "Running"}}
+    cluster.objects["pods", "ns", "p"] = pod
+    cluster.calls.clear()
+    states = [status.state for status in fleet.poll(handles).values()]
+    assert (states.count("QUEUED"), states[499]) == (499, "RUNNING")
+    assert len(cluster.calls) == 2
+
+
+def test_names_of_any_length_fit_into_the_first_line_of_a_request() -> None:
+    for width, least in ((15, 400), (27, 250), (32, 200)):
+        parts = list(fitting(f"{number:0{width}}" for number in range(1000)))
+        assert [name for some in parts for name in some] == [f"{number:0{width}}" for number in range(1000)]
+        assert len(parts[0]) >= least
+        query = urllib.parse.urlencode({"labelSelector": f"{JOB} in ({','.join(parts[0])})"})
+        assert len(f"GET {kinds.place('trainjob', 'n' * 63)}?{query} HTTP/1.1") < 8000
+    assert not list(fitting([]))
 
 
 ANSWERS: list[tuple[int, Any, str]] = [

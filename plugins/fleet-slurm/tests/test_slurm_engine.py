@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import re
 import shutil
 import subprocess
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tuneport.checks import directives
 from tuneport.errors import Unavailable
 from tuneport.experiment import create, fleets
 from tuneport.jobs.control import Control
@@ -266,6 +268,19 @@ number=$(od -An -N2 -tu2 /dev/urandom)
 esac
 exec REAL "$@"
 """
+
+
+def test_directives_are_read_as_sbatch_reads_them(tmp_path: Path) -> None:
+    chance, script = random.Random(7), tmp_path / "job.sh"
+    for _ in range(60):
+        line = "".join(chance.choice("ab=- \t\"'\\#N2-") for _ in range(chance.randint(1, 14)))
+        script.write_text(f"#!/bin/sh\n#SBATCH {line}\n")
+        done = subprocess.run(
+            ["sbatch", "-vvvv", "--test-only", str(script)], capture_output=True, text=True, check=False
+        )
+        if "Unmatched" not in done.stderr:
+            said = re.findall(r'Found in script, argument "(.*)"$', done.stderr, re.MULTILINE)
+            assert directives.words(line) == said
 
 
 def test_whatever_fails_around_slurm_each_job_runs_once(

@@ -45,13 +45,36 @@ def asked(tools: Path, name: str) -> int:
     return len(file.read_text().splitlines()) if file.exists() else 0
 
 
-def test_the_accounting_is_asked_about_a_hundred_at_once(tools: Path) -> None:
+def test_the_accounting_is_asked_about_five_hundred_at_once(tools: Path) -> None:
     keys = [f"sft-{number:04}-1" for number in range(1050)]
     rows = [f"{number + 1}|{key}|COMPLETED|Unknown|Unknown|0:0" for number, key in enumerate(keys)]
     (tools / "sacct-rows").write_text("\n".join(rows) + "\n")
     found = Engine(30).accounting([*keys, keys[0]])
     assert [row.key for row in found] == keys
-    assert asked(tools, "sacct") == 11
+    assert asked(tools, "sacct") == 3
+
+
+def test_what_the_accounting_said_is_kept_when_it_is_switched_off(tools: Path) -> None:
+    off = "echo 'Slurm accounting storage is disabled' >&2; exit 1"
+    tool = tools / "sacct"
+    head, rest = tool.read_text().split("\n", 1)
+    tool.write_text(
+        f"{head}\nif [ -s {tools}/sacct-asked ]; then echo again >>{tools}/sacct-asked; {off}; fi\n{rest}"
+    )
+    keys = [f"sft-{number:04}-1" for number in range(1050)]
+    rows = [f"{number + 1}|{key}|COMPLETED|Unknown|Unknown|0:0" for number, key in enumerate(keys)]
+    (tools / "sacct-rows").write_text("\n".join(rows) + "\n")
+    assert [row.key for row in Engine(30).accounting(keys)] == keys[:500]
+    assert asked(tools, "sacct") == 2, "it is not asked once more"
+
+
+def test_a_look_at_jobs_that_are_all_forgotten_is_no_more_than_a_call_for_each_hundred(tools: Path) -> None:
+    keys = [f"sft-{number:04}-1" for number in range(500)]
+    rows = [f"{number + 1}|{key}|COMPLETED|Unknown|Unknown|0:0" for number, key in enumerate(keys)]
+    (tools / "sacct-rows").write_text("\n".join(rows) + "\n")
+    found = SlurmFleet({}).poll([f"{key}@{number + 1}" for number, key in enumerate(keys)])
+    assert {status.state for status in found.values()} == {"SUCCEEDED"} and len(found) == 500
+    assert asked(tools, "squeue") + asked(tools, "sacct") <= 5
 
 
 def test_what_runs_is_told_without_a_look_into_its_folder(
@@ -63,15 +86,15 @@ def test_what_runs_is_told_without_a_look_into_its_folder(
     assert (status.state, status.cause) == ("RUNNING", "Slurm job 7: started") and status.started
 
 
-def test_a_list_of_jobs_asks_once_a_hundred_and_loads_no_more_than_that_takes(tools: Path) -> None:
+def test_a_list_of_jobs_asks_once_about_five_hundred_and_loads_no_more_than_that_takes(tools: Path) -> None:
     store = Store()
     store._connection.execute("PRAGMA synchronous = OFF")  # nobody crashes here
     given = {"experiment": "", "source": "", "fleet": "s", "fleet_kind": "slurm", "fleet_settings": {}}
     document = plan_to_json(plan(shell("true")))
-    jobs = [store.add(document, **given) for _ in range(120)]
+    jobs = [store.add(document, **given) for _ in range(520)]
     for number, job in enumerate(jobs):
         store.set_handle(job.last.key, f"{job.last.key}@{number + 1}")
-        if number < 110:  # the others are found to run by the look itself
+        if number < 510:  # the others are found to run by the look itself
             store.move(job.last.key, "SUCCEEDED" if number < 10 else "RUNNING", "", "test")
     store.close()
     lines = [
@@ -85,7 +108,7 @@ def test_a_list_of_jobs_asks_once_a_hundred_and_loads_no_more_than_that_takes(to
     listed = json.loads(done.stdout)["jobs"]
     assert [(job["id"], job["state"]) for job in listed] == [(job.id, "RUNNING") for job in jobs[:-51:-1]]
     assert (asked(tools, "squeue"), asked(tools, "sacct")) == (2, 0)
-    assert sum(job.state == "RUNNING" for job in Store().jobs()) == 110
+    assert sum(job.state == "RUNNING" for job in Store().jobs()) == 510
     loaded = {
         line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import")
     }

@@ -143,6 +143,13 @@ def test_a_parameter_of_the_other_engine_is_refused(project: api.Project) -> Non
     assert codes(found, "error") == ["nemo-rl-engine-parameter"]
 
 
+def test_where_the_method_decides_the_engine_no_other_is_advised(project: api.Project) -> None:
+    found = compiled(project, "grpo-lora", set={"param_offload": True})
+    (error,) = [one for one in found.findings if one.code == "nemo-rl-engine-parameter"]
+    assert error.message == "param_offload means nothing where policy.megatron_cfg.enabled is true"
+    assert error.hint == "leave param_offload out"
+
+
 @pytest.mark.parametrize(
     ("method", "request_", "train", "validation"),
     [

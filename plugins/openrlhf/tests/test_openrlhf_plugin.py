@@ -188,6 +188,12 @@ def test_a_file_of_the_experiment_is_named_by_its_full_place(project: api.Projec
     [
         ("grpo", {"kl_loss_coef": 0.1}, {}, "openrlhf-kl-loss-off"),
         ("grpo", {"kl_coef": 0.1, "use_kl_loss": True, "kl_loss_type": "k3"}, {}, "openrlhf-kl-reward-off"),
+        (
+            "grpo",
+            {"reward_function": "reward.py", "reward_server": "http://h/s"},
+            {},
+            "openrlhf-reward-address-twice",
+        ),
         ("sft", {}, {"logger.wandb.key": "0" * 40}, "openrlhf-wandb-key"),
     ],
 )

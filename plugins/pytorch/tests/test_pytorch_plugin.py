@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from tuneport import api
+from tuneport import api, workflow
 from tuneport.experiment.create import new_project
 from tuneport.experiment.scripts import read_flags
 from tuneport.registry import catalog, plugins
@@ -172,6 +172,29 @@ def test_export_runs_our_script_in_the_runtime(experiment: api.Experiment) -> No
     assert command.argv == (Ref("python"), "export_safetensors.py")
     assert command.env["TUNEPORT_CHECKPOINT"] == Ref("run_output", "", "image-classification-aaaaaa")
     assert "weights_only=True" in command.files["export_safetensors.py"].content
+
+
+def test_an_evaluation_of_nothing_or_of_two_things_is_a_warning(experiment: api.Experiment) -> None:
+    given = api.flags(profile="cpu:1")
+    _, report = workflow.evaluation_plan(str(experiment.path), given)
+    assert [(one.code, one.severity) for one in report.findings] == [("eval-model", "warning")]
+    _, report = workflow.evaluation_plan(str(experiment.path), given, "job-1")
+    assert report.findings == ()
+    plan, report = workflow.evaluation_plan(str(experiment.path), given._replace(model="m"), "job-1")
+    assert [(one.code, one.key) for one in report.findings] == [("eval-model", "--model")]
+    assert plan.commands[0].env["TUNEPORT_MODEL"] == Ref("run_output", "", "job-1")
+
+
+def test_images_that_are_not_here_are_said(experiment: api.Experiment) -> None:
+    report = experiment.validate(profile="cpu:1", train_data="nowhere.npz")
+    assert [(one.code, one.key) for one in report.findings] == [("data-not-here", "--train-data")]
+
+
+def test_one_of_several_checkpoints_is_named_by_its_file(experiment: api.Experiment, tmp_path: Path) -> None:
+    (tmp_path / "last.pt").write_bytes(b"")
+    location = api.checkpoint_location(str(tmp_path / "last.pt"))
+    plan, _ = workflow.export_plan(str(experiment.path), api.flags(), location)
+    assert plan.commands[0].env["TUNEPORT_CHECKPOINT"] == str(tmp_path / "last.pt")
 
 
 def test_export_refuses_other_formats(experiment: api.Experiment) -> None:

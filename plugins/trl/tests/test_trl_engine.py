@@ -83,8 +83,17 @@ def version(job: Job) -> str:
     return job.plan().release.rpartition(" ")[2]
 
 
+# What libstdc++ prints where one of gloo's threads wants the interpreter lock of a process that has ended:
+# pull request 179291 of pytorch/pytorch describes it, and no release mends it. A model is saved by then.
+ABORTED = "terminate called without an active exception"
+
+
 def finished(job: Job) -> Job:
     done = job.wait(600)
+    lines = [line.text for line in job.logs()]
+    if done.state == "FAILED" and any(ABORTED in line for line in lines):
+        assert any("Model saved to" in line for line in lines), "\n".join(lines)
+        done = job.retry().wait(600)
     assert done.state == "SUCCEEDED", "\n".join(line.text for line in job.logs())
     return done
 

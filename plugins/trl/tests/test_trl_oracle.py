@@ -13,6 +13,7 @@ from trl_support import RELEASES, TOPICS, Workshop, base, cases, launched, quest
 from tuneport.registry import catalog
 
 SOURCE = re.compile(r"(?:(?P<dist>\S+) (?P<version>[0-9]\S*) )?(?P<file>\S+\.py), (?P<symbol>\S+)")
+WHEEL = "trl METADATA, Requires-Dist"
 KINDS = (ast.ClassDef, ast.FunctionDef)
 pytestmark = pytest.mark.engine
 Ask = Callable[[str, Sequence[dict[str, Any]]], dict[str, Any]]
@@ -106,7 +107,11 @@ def test_sources_exist(release: str, interpreter: Callable[[str], str]) -> None:
     (site,) = packages.glob("python3*/site-packages")
     topics = [topic for proved in TOPICS.values() for topic in proved]
     checks, inert = catalog.rules("trl", release, topics)
-    for source in {rule["source"] for rule in [*checks, *inert]} - {"the model's config.json"}:
+    (metadata,) = site.glob("trl-*.dist-info/METADATA")
+    asked = re.findall(r"^Requires-Dist: ([a-z]+)>=", metadata.read_text("utf-8"), re.MULTILINE)
+    packages_of_rules = {r["key"].split(".")[-1] for r in checks if r["source"] == WHEEL}
+    assert packages_of_rules and packages_of_rules <= set(asked)
+    for source in {rule["source"] for rule in [*checks, *inert]} - {"the model's config.json", WHEEL}:
         match = SOURCE.fullmatch(source)
         assert match is not None, source
         if match["version"]:

@@ -10,6 +10,7 @@ from tuneport import workflow
 from tuneport.api import flags
 from tuneport.compiler.plan import plan_to_json
 from tuneport.errors import Invalid
+from tuneport.experiment.request import Flags
 from tuneport.registry import catalog
 from tuneport.types import FileSpec, LaunchPlan, Location, Ref
 
@@ -74,6 +75,46 @@ def test_every_method_evaluates_what_a_job_wrote(made: tuple[str, str]) -> None:
     compile((Path(folder) / "eval.py").read_text("utf-8"), "eval.py", "exec")
     plan, _ = workflow.evaluation_plan(folder, flags(**request(method)))
     assert single(plan).env["TUNEPORT_MODEL"] == "/m/model"
+
+
+def test_a_checkpoint_is_exported_whatever_training_lacks(made: tuple[str, str]) -> None:
+    method, folder = made
+    (Path(folder) / "config.yaml").write_text("trainer: {no_such_key: 1}\n", "utf-8")
+    assert {f.code for f in workflow.validate(folder, flags()).findings} >= {"request-missing", "key-unknown"}
+    plan, report = workflow.export_plan(folder, flags(), Location("run", "", "job-1"), "verl-fsdp")
+    assert [(pool.series, pool.nodes, pool.gpus_per_node) for pool in plan.pools] == [("cpu", 1, 1)], method
+    assert report.ok
+
+
+def test_what_is_written_wrong_blocks_an_export(workshop: Any) -> None:
+    path = workshop.experiment("verl/grpo", "0.9.0", {}).path
+    location = Location("run", "", "job-1")
+    for wrong, code in (({"sets": ("nonsense=1",)}, "param-unknown"), ({"profile": "h200:x"}, "profile")):
+        with pytest.raises(Invalid) as caught:
+            workflow.export_plan(str(path), Flags(**wrong), location)
+        assert any(finding.code.startswith(code) for finding in caught.value.findings), wrong
+    (path / "config.yaml").write_text("trainer: {\n", "utf-8")
+    with pytest.raises(Invalid) as caught:
+        workflow.export_plan(str(path), flags(), location)
+    assert any(finding.code.startswith("yaml") for finding in caught.value.findings)
+    (path / "recipe.lock.json").unlink()
+    with pytest.raises(Invalid) as caught:
+        workflow.export_plan(str(path), flags(), location)
+    assert any(finding.code.startswith("lock") for finding in caught.value.findings)
+
+
+def test_an_evaluation_needs_its_model_alone(made: tuple[str, str]) -> None:
+    _, folder = made
+    profile = {"profile": "cpu:1"}
+    plan, _ = workflow.evaluation_plan(folder, flags(model="/m/model", **profile))
+    assert single(plan).env["TUNEPORT_MODEL"] == "/m/model"
+    assert workflow.evaluation_plan(folder, flags(**profile), "job-1")[0].action == "eval"
+    with pytest.raises(Invalid) as caught:
+        workflow.evaluation_plan(folder, flags(**profile))
+    assert [finding.key for finding in caught.value.findings] == ["--model"]
+    with pytest.raises(Invalid) as caught:
+        workflow.evaluation_plan(folder, flags(), "job-1")
+    assert caught.value.code == "profile-missing"
 
 
 def test_a_format_of_another_framework_is_refused(workshop: Any) -> None:

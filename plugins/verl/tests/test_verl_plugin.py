@@ -86,8 +86,13 @@ def test_a_parameter_that_an_engine_cannot_do_is_refused(workshop: Any) -> None:
     found = about(
         workshop.compile(set={"engine": "fsdp2", "tensor_parallel_size": 2}), "verl-engine-parameter"
     )
-    assert found.key == "tensor_parallel_size"
-    assert "dp" in found.message
+    assert (found.key, found.message) == (
+        "tensor_parallel_size",
+        "tensor_parallel_size means nothing where engine is fsdp2",
+    )
+    for method in ("verl/grpo", "verl/sft"):  # of which the configuration says `dp`, and `fsdp`
+        unsaid = about(workshop.compile(method, set={"tensor_parallel_size": 2}), "verl-engine-parameter")
+        assert unsaid.message == "tensor_parallel_size means nothing where engine is fsdp"
 
 
 def test_sft_takes_engine_and_optimizer_together(workshop: Any) -> None:
@@ -104,6 +109,14 @@ def test_recomputing_activations_is_said_in_the_words_of_the_engine(workshop: An
 
 
 # --- parameters that are more than one key
+
+
+@pytest.mark.parametrize("names", [("clip_ratio", "clip_ratio_high"), ("clip_ratio_high", "clip_ratio")])
+def test_the_order_of_parameters_does_not_decide_who_wins(workshop: Any, names: tuple[str, str]) -> None:
+    given = {"clip_ratio": 0.1, "clip_ratio_high": 0.28}
+    own = workshop.compile(set={name: given[name] for name in names}).context.own
+    bounds = [own[f"actor_rollout_ref.actor.clip_ratio{side}"] for side in ("", "_low", "_high")]
+    assert bounds == [0.1, 0.1, 0.28]
 
 
 def test_a_reward_model_brings_its_switch_and_its_server(workshop: Any) -> None:
@@ -128,7 +141,26 @@ def test_resuming_from_a_place_is_a_mode_of_its_own(workshop: Any) -> None:
 
 def test_warm_up_by_steps_and_by_share_is_one_too_many(workshop: Any) -> None:
     compiled = workshop.compile(set={"warmup_steps": 5, "warmup_ratio": 0.1})
+    assert about(compiled, "verl-warmup-twice").key == "warmup_ratio"
     assert "verl-warmup-twice" in said(compiled, "warning")
+
+
+@pytest.mark.parametrize("engine", ["fsdp", "fsdp2", "megatron", "torchtitan", "automodel"])
+def test_rules_read_what_is_in_the_groups_that_an_engine_chooses(workshop: Any, engine: str) -> None:
+    compiled = workshop.compile(
+        "verl/sft", set={"engine": engine, "warmup_steps": 5, "warmup_ratio": 0.1, "optimizer": "Nonesuch"}
+    )
+    assert about(compiled, "verl-warmup-twice").key == "warmup_ratio"
+    assert ("verl-sft-optimizer-unknown" in said(compiled)) == (engine in ("fsdp", "fsdp2"))
+
+
+@pytest.mark.parametrize("set_", [{"warmup_steps": 0}, {"warmup_steps": 5, "engine": "veomni"}])
+def test_no_steps_leave_the_share_as_it_is_and_one_engine_reads_nothing_else(
+    workshop: Any, set_: dict[str, Any]
+) -> None:
+    for method in ("verl/grpo", "verl/sft"):
+        compiled = workshop.compile(method, set={"warmup_ratio": 0.1, **set_})
+        assert "verl-warmup-twice" not in said(compiled, "warning")
 
 
 def test_the_critic_starts_from_the_model_unless_another_is_named(workshop: Any) -> None:
@@ -155,6 +187,14 @@ def test_a_declared_dataset_is_not_passed_on(workshop: Any) -> None:
     compiled = workshop.compile(files=files, train_data=None)
     assert not [code for code in said(compiled) if code.startswith("key-")]
     assert not [word for word in argv(compiled) if isinstance(word, str) and "dataset" in word]
+
+
+def test_all_of_a_dataset_version_is_validation_data(workshop: Any) -> None:
+    text = MINIMAL.replace("data: {", "data: {validation: {dataset: me/gsm8k@abc}, ")
+    compiled = workshop.compile(files={"config.yaml": text}, validation_data=None)
+    assert "verl-validation-data" not in said(compiled, "warning")
+    without = workshop.compile(files={"config.yaml": MINIMAL}, validation_data=None)
+    assert "verl-validation-data" in said(without, "warning")
 
 
 def test_the_experiments_own_entry_point_is_run(workshop: Any) -> None:

@@ -28,13 +28,13 @@ FUNCTIONS = frozenset(
 
 _TYPES = {"bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"}
 # Any call whose first argument is a name and not the only one is taken for a macro: none may slip through.
-_MACRO = re.compile(r"\.\s*[A-Za-z_][A-Za-z0-9_]*\s*(\()\s*([A-Za-z_][A-Za-z0-9_]*)\s*,")
-_TEXT = re.compile(r""""(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'""")
+_MACRO = r"\.\s*[A-Za-z_][A-Za-z0-9_]*\s*(\()\s*([A-Za-z_][A-Za-z0-9_]*)\s*,"
+_TEXT = r""""(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'"""
 # What would make _TEXT lose track of where text ends, and with it the bounds below.
-_ODD = re.compile(r"""[A-Za-z0-9_]"|//|`|'""")
-_CONFIG_PATH = re.compile(r"\bcfg((?:\.[A-Za-z_][A-Za-z0-9_]*)+)\s*(\()?")
-_WHOLE_CONFIG = re.compile(r"(?<![.\w])cfg(?!\.[A-Za-z_]|\w)")
-_PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_.\[\]-]*)\}")
+_ODD = r"""[A-Za-z0-9_]"|//|`|'"""
+_CONFIG_PATH = r"\bcfg((?:\.[A-Za-z_][A-Za-z0-9_]*)+)\s*(\()?"
+_WHOLE_CONFIG = r"(?<![.\w])cfg(?!\.[A-Za-z_]|\w)"
+_PLACEHOLDER = r"\{([A-Za-z_][A-Za-z0-9_.\[\]-]*)\}"
 
 
 class Undecided(Exception):
@@ -92,7 +92,7 @@ class Rules:
 
     def fill(self, text: str) -> str:
         """`text` with each declared `{path}` replaced by what it is; nothing else is interpreted."""
-        return _PLACEHOLDER.sub(lambda match: self._show(match[1]), text)
+        return re.sub(_PLACEHOLDER, lambda match: self._show(match[1]), text)
 
     def _show(self, path: str) -> str:
         for root in (self._given["cfg"], self._given):
@@ -118,10 +118,10 @@ def config_paths(sources: tuple[str, ...]) -> tuple[tuple[str, ...], ...] | None
     of them takes `cfg` as a whole."""
     found: set[tuple[str, ...]] = set()
     for source in sources:
-        bare = _TEXT.sub('""', source)
-        if _WHOLE_CONFIG.search(bare):
+        bare = re.sub(_TEXT, '""', source)
+        if re.search(_WHOLE_CONFIG, bare):
             return None
-        for match in _CONFIG_PATH.finditer(bare):
+        for match in re.finditer(_CONFIG_PATH, bare):
             parts = tuple(match[1].split(".")[1:])
             found.add(parts[:-1] if match[2] else parts)
     return None if () in found else tuple(sorted(found, reverse=True))
@@ -148,8 +148,8 @@ def bounds(source: str) -> str:
     """Why the expression may not even be compiled; empty where it may."""
     if len(source) > MAX_SOURCE:
         return f"longer than {MAX_SOURCE} characters"
-    bare = _TEXT.sub('""', source)
-    if _ODD.search(bare) or "'''" in source or '"""' in source:
+    bare = re.sub(_TEXT, '""', source)
+    if re.search(_ODD, bare) or "'''" in source or '"""' in source:
         return "raw, byte, triple-quoted or unended text, backticks or a comment"
     if max(bare.count(opening) for opening in "([{") > MAX_BRACKETS:
         return f"more than {MAX_BRACKETS} brackets"
@@ -161,10 +161,10 @@ def bounds(source: str) -> str:
 @lru_cache(maxsize=4096)
 def macro_depth(source: str) -> int:
     """How deep list macros nest in the expression."""
-    if not _MACRO.search(source):
+    if not re.search(_MACRO, source):
         return 0
-    bare = _TEXT.sub('""', source)
-    opens = {match.start(1) for match in _MACRO.finditer(bare)}
+    bare = re.sub(_TEXT, '""', source)
+    opens = {match.start(1) for match in re.finditer(_MACRO, bare)}
     depth, deepest, stack = 0, 0, []
     for position, sign in enumerate(bare):
         if sign == "(":
@@ -218,7 +218,7 @@ def _why(source: str) -> str:
     if why:
         return why
     try:
-        bound = {match[2] for match in _MACRO.finditer(_TEXT.sub('""', source))}
+        bound = {match[2] for match in re.finditer(_MACRO, re.sub(_TEXT, '""', source))}
         named = _program(source).references()
     except BaseException as error:  # as above
         if isinstance(error, KeyboardInterrupt | SystemExit):

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import takewhile
-from pathlib import Path
 
-from tuneport.checks import rules
+from tuneport.checks import batch_script, directives, rules
 from tuneport.checks.launcher_file import declared as launcher_of
 from tuneport.checks.launcher_file import overruled
 from tuneport.experiment.command_line import Invocation
 from tuneport.registry import catalog
-from tuneport.shell.gaps import open_
+from tuneport.shell.gaps import open_, shown
 from tuneport.text import closest, printable
 from tuneport.types import Context, Finding, Json
 
@@ -31,8 +28,8 @@ def ruled(run: Invocation, context: Context) -> Iterator[Finding]:
     told: dict[str, dict[str, Json]] = {
         name: {flag: _typed(value) for flag, value in flags.items()} for name, flags in run.told.items()
     }
-    if directives := _directives(run.file):
-        told = {"sbatch": {**directives, "spread": directives["spread"] or run.led}, **told}
+    if said := _directives(run):
+        told = {"sbatch": said, **told}
     unsure = [f"env.{name}" for name, value in run.env.items() if open_(value)]
     for name, flags in told.items():
         checks = known.get(name, {}).get("rules", ())
@@ -46,40 +43,18 @@ def ruled(run: Invocation, context: Context) -> Iterator[Finding]:
         seen = context._replace(config=config, own=config, origins={})
         found, _ = rules.apply(seen, checks, (), frozenset(unknown), unsure)
         yield from found
+    yield from batch_script.check(run, context.method)
 
 
-def _directives(file: str) -> dict[str, Json]:
-    """What a script says to Slurm in the comments before its first command: flag -> value, of two spellings
-    of a flag the long one; `spread`, where anything in it starts programs on other machines."""
-    if not file:
-        return {}
-    try:
-        text = Path(file).read_text("utf-8", errors="replace")[:_HEAD]
-    except (OSError, ValueError):
-        return {}
-    found: dict[str, Json] = {}
-    for line in takewhile(_uncommanded, text.splitlines()):
-        if not (words := _DIRECTIVE.match(line)):
-            continue
-        said = _GLUED.sub(r"\1 ", words[1].split("#")[0].strip())
-        flag, _, value = said.replace(" ", "=", 1).partition("=")
-        name = _SHORT.get(flag, flag).lstrip("-").replace("-", "_")
-        found[name] = _typed(value.strip())
-    if found:
-        found["spread"] = bool(_SPREAD.search(text))
-    return found
+def _directives(run: Invocation) -> dict[str, Json]:
+    """What a script says to Slurm in its comments, and `spread`: whether its command, or anything in it,
+    starts programs on other machines. Nothing where it says nothing."""
+    said, spread = directives.read(run.file)
+    options: dict[str, Json] = {name: _typed(value) for name, value in said.items()}
+    return {**options, "spread": spread or run.led} if said else {}
 
 
-_HEAD = 1 << 17
 _DIGITS = 19
-_DIRECTIVE = re.compile(r"#SBATCH\s+(-\S.*)")
-_GLUED = re.compile(r"\A(-[A-Za-z])(?=\d)")
-_SPREAD = re.compile(r"\b(srun|mpirun|mpiexec|pdsh|ssh|clush)\b")
-_SHORT = {"-N": "--nodes", "-n": "--ntasks", "-G": "--gpus"}
-
-
-def _uncommanded(line: str) -> bool:
-    return not line.strip() or line.lstrip().startswith("#")
 
 
 def _typed(value: str) -> Json:
@@ -102,7 +77,9 @@ def check(run: Invocation, held: Mapping[str, Json], config: Mapping[str, Json])
     name, declared = launcher_of(run)
     yield from _strangers(name, declared, [flag for flag, _ in run.settings])
     read = [
-        printable(f"{flag} {value}".rstrip()) for flag, value in run.settings if not _strange(declared, flag)
+        printable(shown(f"{flag} {value}".rstrip()))
+        for flag, value in run.settings
+        if not _strange(declared, flag)
     ]
     if read:
         more = f" and {len(read) - SHOWN} more" if len(read) > SHOWN else ""
@@ -122,10 +99,10 @@ def _strangers(name: str, declared: Mapping[str, Json], flags: Iterable[str]) ->
     for flag in flags:
         if not _strange(declared, flag):
             continue
-        shown = flag if flag.startswith("-") else f"--{flag}"
-        close = closest(shown, _flags(declared))
+        asked = shown(flag if flag.startswith("-") else f"--{flag}")
+        close = closest(asked, _flags(declared))
         hint = f"did you mean {close}?" if close else f"`{name} --help` lists them"
-        yield Finding("launcher-flag", "warning", f"{name} has no flag {printable(shown)}", hint, shown)
+        yield Finding("launcher-flag", "warning", f"{name} has no flag {printable(asked)}", hint, asked)
 
 
 def _strange(declared: Mapping[str, Json], flag: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from tuneport.types import Finding, Location, Method, Request, Severity, Topology
 
@@ -12,16 +12,32 @@ def check(
 ) -> Iterator[Finding]:
     """Findings about model, data, files, image and hardware. `composed`: the release composes its
     configuration from groups, which is what `native` of job.yaml speaks about."""
-    given = {
-        "model": request.model,
-        "train_data": request.train_data,
-        "validation_data": request.validation_data,
-    }
-    yield from _bindings(method, given)
+    yield from _bindings(method, request, ("model", "train_data", "validation_data"))
     if request.native and not composed:
         message = f"{method.id} has no use for `native`: its configuration is not composed of groups"
         yield Finding("native-unused", "error", message, "set the keys in config.yaml", "native")
     yield from _files(method, files)
+    yield from _environment(method, request)
+    if not topology.pools:
+        message = "no hardware was named, so what depends on it is undecided"
+        yield Finding(
+            "profile-missing",
+            "note",
+            message,
+            "give --profile h200:8, or cpu:2 for two processes",
+            "--profile",
+        )
+
+
+def check_aside(method: Method, request: Request, uses: Iterable[str]) -> Iterator[Finding]:
+    """Findings about the request of a job that does not train, such as an export. `uses`: what it takes of
+    model, train_data and validation_data."""
+    yield from _bindings(method, request, uses)
+    yield from _environment(method, request)
+
+
+def _environment(method: Method, request: Request) -> Iterator[Finding]:
+    """Variables and image."""
     for name, value in method.spec.get("launch", {}).get("env", {}).items():
         if isinstance(value, Mapping) and name in request.env:
             message = f"the variable {name} is written by the platform"
@@ -34,20 +50,12 @@ def check(
         if request.digest_only:
             severity, message = "error", f"{message}; fleet {request.fleet} takes digests only"
         yield Finding("image-tag", severity, message, "name it as repository@sha256:…", "--image")
-    if not topology.pools:
-        message = "no hardware was named, so what depends on it is undecided"
-        yield Finding(
-            "profile-missing",
-            "note",
-            message,
-            "give --profile h200:8, or cpu:2 for two processes",
-            "--profile",
-        )
 
 
-def _bindings(method: Method, given: Mapping[str, Location | None]) -> Iterator[Finding]:
+def _bindings(method: Method, request: Request, names: Iterable[str]) -> Iterator[Finding]:
     bind = method.spec.get("bind", {})
-    for name, location in given.items():
+    for name in names:
+        location: Location | None = getattr(request, name)
         flag = f"--{name.replace('_', '-')}"
         binding = bind.get(name)
         if binding is None:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from tuneport.checks.cel import Rules, Undecided
 from tuneport.checks.undecided import touches
-from tuneport.types import Context, Finding, Json, Pool
+from tuneport.types import Context, Finding, Json, Location, Pool
 
 Rule = Mapping[str, Json]
 
@@ -27,7 +27,7 @@ def variables(context: Context) -> dict[str, Json]:
             "pools": len(context.topology.pools),
         }
     return {
-        "cfg": nested(context.config),
+        "cfg": nested(_settings(context)),
         "own": sorted(context.own),
         "params": dict(request.params),
         "topology": topology,
@@ -41,11 +41,27 @@ def variables(context: Context) -> dict[str, Json]:
             "method": context.method.id,
             "image": request.image,
             "fleet": request.fleet,
-            "model": request.model.value if request.model else "",
-            "train_data": request.train_data.value if request.train_data else "",
-            "validation_data": request.validation_data.value if request.validation_data else "",
+            "model": _text(request.model),
+            "train_data": _text(request.train_data),
+            "validation_data": _text(request.validation_data),
         },
     }
+
+
+def _settings(context: Context) -> Mapping[str, Json]:
+    """The effective configuration without the names under which groups of settings are chosen: such a name
+    would hide what its group holds."""
+    composed, config = context.release.composed, context.config
+    groups = composed.groups if composed else ()
+    chosen = [name for name in groups if isinstance(context.own.get(name), str)]
+    hiding = {name for name in chosen if any(key.startswith(f"{name}.") for key in config)}
+    return {key: value for key, value in config.items() if key not in hiding} if hiding else config
+
+
+def _text(location: Location | None) -> str:
+    """A location as an expression has it, empty only where none was given: the whole of a dataset version or
+    of a job's output is called by its name."""
+    return location.value or location.owner if location is not None else ""
 
 
 def _leading(context: Context) -> Pool | None:

@@ -9,7 +9,7 @@ from tuneport.checks.rules import nested
 from tuneport.registry import schemas
 from tuneport.types import Context, Finding, Json, Method
 
-_NAMED = re.compile(r"(?:unknown key|the key) '([^']*)'")
+_NAMED = r"(?:unknown key|the key) '([^']*)'"
 
 
 def names(method: Method) -> list[str]:
@@ -49,7 +49,7 @@ def check(context: Context) -> Iterator[Finding]:
         if not tree and not spec.get("required"):
             continue
         for path, message, hint in schemas.problems(tree, schemas.schema(spec["schema"])):
-            lost = _NAMED.match(message)
+            lost = re.match(_NAMED, message)
             key = ".".join(map(str, (name, *path, *([lost[1]] if lost else []))))
             place = context.origins.get(key) or context.origins.get(name)
             where = (place.file, place.line) if place else ("", 0)

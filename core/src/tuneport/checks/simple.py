@@ -7,13 +7,13 @@ decision to it.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from operator import add, ge, gt, le, lt, mul, sub
 from typing import Any, NamedTuple
 
 from tuneport.registry import store
+from tuneport.registry.digest import sha256
 from tuneport.types import Json
 
 Node = Sequence[Json]
@@ -85,7 +85,7 @@ def planned(sources: tuple[str, ...], paths: Callable[[tuple[str]], Paths | None
         sources: expressions within the bounds of `checks.cel`.
         paths: finds the paths of one expression.
     """
-    key = hashlib.sha256("\0".join(sources).encode("utf-8", "replace")).hexdigest()
+    key = sha256("\0".join(sources).encode("utf-8", "replace")).hexdigest()
     place = f"expressions-{key[:8]}"
     kept = store.load(place, key)
     if kept is None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from tuneport.cli.options import experiment_argument, request_flags
-from tuneport.cli.output import data, json_option, print_json, printable, table, talk
-from tuneport.cli.submit import announce, stay
+from tuneport.cli.output import data, json_option, print_json, table
+from tuneport.cli.submit import announce, dry_run_option, rehearse, stay, tell
 from tuneport.experiment.request import Flags
 
 
@@ -15,22 +15,25 @@ from tuneport.experiment.request import Flags
 @click.option(
     "--run-id",
     metavar="JOB",
-    default="",
+    default=None,
     help="Evaluate what this job wrote; `tp job status JOB` shows the scores, too.",
 )
 @request_flags
+@dry_run_option
 @click.option("--follow/--no-follow", default=True, help="Wait for the scores (the default), or only submit.")
 @json_option
-def command(experiment: str, run_id: str, flags: Flags, follow: bool, as_json: bool) -> int:
+def command(
+    experiment: str, run_id: str | None, flags: Flags, dry_run: bool, follow: bool, as_json: bool
+) -> int:
     """Evaluate a model (--model) or a job's result (--run-id): with eval.py, or as the method does itself."""
     from tuneport import api, workflow
     from tuneport.jobs import show
 
-    run = api.job(run_id).id if run_id else ""
+    run = "" if run_id is None else api.job(run_id).id
     plan, report = workflow.evaluation_plan(experiment, flags, run)
-    if not as_json:
-        for finding in report.findings:
-            talk(f"{finding.severity}[{finding.code}]: {printable(finding.message)}")
+    if dry_run:
+        return rehearse(experiment, plan, report, as_json=as_json)
+    tell(report, quiet=as_json)
     job = api.Experiment(experiment).perform(plan, report, parent=run)
     if not follow:
         return announce(job, follow=False, as_json=as_json)

@@ -161,7 +161,9 @@ def _method(method_id: str, version: str, as_json: bool) -> None:
         if name in told:
             data("\n" + _filled(told[name], "  "))
     _listed("formula", told.get("formula", ()))
-    _listed("in the release", map(_symbol, told.get("symbols", ())))
+    symbols = told.get("symbols", ())
+    own = {symbol["file"] for symbol in symbols} <= set(catalog.templates(method_id))
+    _listed("in what tp new writes" if own else "in the release", map(_symbol, symbols))
     _listed("papers", map(_paper, document["papers"]))
     watch = told.get("watch", {})
     metrics = [*primary, *(name for name in watch if name not in primary)]

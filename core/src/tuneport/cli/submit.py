@@ -1,8 +1,10 @@
-"""`tp submit`, and what submit, export and eval share: saying that a job is accepted, and following it."""
+"""`tp submit`, and what submit, export and eval share: the request that a fleet would get, what was found,
+saying that a job is accepted, and following it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +14,14 @@ from tuneport.experiment.request import Flags
 
 if TYPE_CHECKING:
     from tuneport.jobs.manager import Job
+    from tuneport.types import LaunchPlan
+    from tuneport.workflow import Report
+
+
+def dry_run_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds --dry-run, whose request `rehearse` prints."""
+    text = "Print the fleet's own request and submit nothing."
+    return click.option("--dry-run", is_flag=True, help=text)(command)
 
 
 @click.command("submit")
@@ -22,7 +32,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Move the lock to the installed recipe first. Refused where keys of config.yaml moved as well.",
 )
-@click.option("--dry-run", is_flag=True, help="Print the fleet's own request and submit nothing.")
+@dry_run_option
 @click.option("--follow", is_flag=True, help="Follow the log until the job ends; exit 1 if it fails.")
 @json_option
 def command(
@@ -31,7 +41,6 @@ def command(
     """Plan EXPERIMENT and run it. Prints the job's id as soon as the job is accepted."""
     from tuneport import workflow
     from tuneport.api import Experiment
-    from tuneport.jobs import manager
 
     if upgrade_recipe:
         from tuneport.porting import upgrade as upgrading
@@ -41,16 +50,29 @@ def command(
                 talk(f"lock: {change['field']}: {change['locked']} -> {change['installed']}")
     plan, report = workflow.plan(experiment, flags)
     if dry_run:
-        request, shown = manager.render(plan, workflow.fleet_of(report), Experiment(experiment).path)
-        if shown and not as_json:
-            data(shown)
-        else:
-            print_json({"ok": True, "request": request})
-        return 0
-    if not as_json:
-        for finding in report.findings:
-            talk(f"{finding.severity}[{finding.code}]: {printable(finding.message)}")
+        return rehearse(experiment, plan, report, as_json=as_json)
+    tell(report, quiet=as_json)
     return announce(Experiment(experiment).perform(plan, report), follow=follow, as_json=as_json)
+
+
+def rehearse(experiment: str, plan: LaunchPlan, report: Report, *, as_json: bool) -> int:
+    """Print what the fleet would be asked."""
+    from tuneport import workflow
+    from tuneport.api import Experiment
+    from tuneport.jobs import manager
+
+    request, shown = manager.render(plan, workflow.fleet_of(report), Experiment(experiment).path)
+    if shown and not as_json:
+        data(shown)
+    else:
+        print_json({"ok": True, "request": request})
+    return 0
+
+
+def tell(report: Report, *, quiet: bool) -> None:
+    """Say what was found, none of it an error."""
+    for finding in () if quiet else report.findings:
+        talk(f"{finding.severity}[{finding.code}]: {printable(finding.message)}")
 
 
 def announce(job: Job, *, follow: bool, as_json: bool) -> int:

@@ -33,7 +33,7 @@ class _Group(click.Group):
 
 @click.group("upstream", cls=_Group)
 def command() -> None:
-    """Read releases of frameworks, compare them, adopt one. Nothing of a release is imported or run."""
+    """Read releases of frameworks, compare them, adopt one. Nothing of a release that is read is run."""
 
 
 _framework = click.option(

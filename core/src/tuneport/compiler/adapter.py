@@ -35,23 +35,30 @@ from tuneport.types import (
 
 
 class DeclarativeAdapter:
-    """Reads `bind`, `params`, `topology`, `launch` and `lifecycle` of the method's manifest."""
+    """Reads `bind`, `params`, `variants`, `topology`, `launch` and `lifecycle` of the method's manifest, and
+    `moves` of the release's."""
 
     @hookimpl
-    def validate(self, context: Context) -> Iterable[Finding]:  # noqa: ARG002 - the manifest's data says it all
-        return ()
+    def validate(self, context: Context) -> Iterable[Finding]:
+        return meaningless(context, self.case(context))
 
     @hookimpl
     def bind_args(self, context: Context) -> Bindings | None:
-        values: dict[str, Json] = {}
-        for name, value in context.request.params.items():
-            param = context.method.params[name]
-            values.update(written(context, param, value, param.keys))
+        values, case, given = moved(context), self.case(context), context.request.params
+        keys = {name: variant_keys(context, context.method.params[name], case) for name in given}
+        # In whatever order they were written, what one says of one key counts for more than what another says
+        # of several.
+        for name in sorted(given, key=lambda name: -len(keys[name])):
+            values.update(written(context, context.method.params[name], given[name], keys[name]))
         for flag, location in locations(context).items():
             binding = context.method.spec.get("bind", {}).get(flag)
             if binding is not None:
                 values[binding["key"]] = bound_value(location)
         return Bindings(values, Origin("request"))
+
+    def case(self, context: Context) -> str:
+        """Which of the method's `variants` a request is in; to override where one key does not say it."""
+        return variant(context)
 
     @hookimpl
     def topology(self, context: Context) -> Bindings | None:
@@ -117,6 +124,57 @@ def relative_path(value: Json) -> str:
         return ""
     path = normpath(value)
     return "" if path.startswith("..") or "${" in path else path
+
+
+def moved(context: Context) -> dict[str, Json]:
+    """What is set under old keys that the release still takes, under the new ones, which are what it reads. A
+    new key that is set itself wins."""
+    found: dict[str, Json] = {}
+    own, keys = context.own, context.release.keys
+    for move in context.release.spec.get("moves", ()):
+        old, new = move["from"], move["to"]
+        for name, value in own.items():
+            if name == old or name.startswith(f"{old}."):
+                target = new + name.removeprefix(old)
+                if name in keys and target in keys and target not in own and value is not None:
+                    found[target] = value
+    return found
+
+
+def variant(context: Context) -> str:
+    """The value of the key that chooses among the method's `variants`, as a parameter or the configuration
+    says it; empty where nothing does, or where it is no text."""
+    by = context.method.spec.get("variants", {}).get("by")
+    if by is None:
+        return ""
+    for name, value in context.request.params.items():
+        if by in context.method.params[name].keys:
+            return str(native_value(context.method.params[name], value))
+    composed = context.release.composed
+    chosen = (composed.groups.get(by) if composed else None) or context.config.get(by)
+    return chosen if isinstance(chosen, str) else ""
+
+
+def meaningless(context: Context, case: str) -> list[Finding]:
+    """An error for each parameter that has no key in one of the method's `variants`. A command is judged by
+    its keys."""
+    variants, params = context.method.spec.get("variants"), context.method.params
+    if not variants or context.linted:
+        return []
+    code = variants.get("code") or "param-variant"
+    by = next((param for param in params.values() if variants["by"] in param.keys), None)
+    if by is None:  # as where the method itself decides: there may be no choice
+        where, advice = f"{variants['by']} is {json.dumps(context.config.get(variants['by'], case))}", ""
+    else:
+        known = case in by.schema.get("enum", (case,))
+        asked = case if known else next((name for name, word in by.values.items() if word == case), case)
+        where = f"{by.name} is {context.request.params.get(by.name, asked)}"
+        advice = f", or choose another {by.name}"
+    return [
+        Finding(code, "error", f"{name} means nothing where {where}", f"leave {name} out{advice}", name)
+        for name in context.request.params
+        if not variant_keys(context, params[name], case)
+    ]
 
 
 def variant_keys(context: Context, param: Param, case: str) -> tuple[str, ...]:

@@ -3,10 +3,8 @@
 Pure: the facts have been gathered, the catalog has been read; the same input gives the same output.
 """
 
-from __future__ import annotations
-
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from tuneport.checks import columns, composed, ownership, rules, sections, surface
@@ -70,6 +68,50 @@ def compile_request(inputs: Inputs, hooks: Hooks, earlier: tuple[Finding, ...] =
         earlier: findings about the files and the request; an error among them means no plan.
     """
     findings = list(earlier)
+    context, layers, closed = _configured(inputs, hooks, findings)
+    raw = {".".join(map(str, path)): text for path, text in inputs.config.raw.items()}
+    findings += sections.check(context)
+    judged = _judged(inputs.method, findings) | sections.owned(context)
+    findings += surface.check(context, raw, judged, closed=closed)
+    checks, inert = inputs.rules
+    said, undecided = rules.apply(context, checks, inert)
+    findings = [*composed.softened(context, findings, said), *said]
+    findings += columns.check(context)
+    findings += _hook_findings(hooks.validate, context)
+    findings += _deprecation(context.release, inputs.today)
+
+    plan = None
+    if not failed(findings) and inputs.topology.pools:
+        try:
+            plan = hooks.launch(context)
+        except TuneportError as error:
+            more = getattr(error, "findings", ())
+            findings += more or [Finding(error.code, "error", error.message, error.hint)]
+    said = ordered(convert.once(findings, context))
+    return Compiled(context, layers, tuple(said), tuple(undecided), plan)
+
+
+def compile_aside(
+    inputs: Inputs, hooks: Hooks, uses: Iterable[str], earlier: tuple[Finding, ...] = ()
+) -> Compiled:
+    """The configuration for a job about a trained model. What was written and asked is judged, and the
+    policies are asked; whether the experiment could be trained so is not.
+
+    Args:
+        uses: what the job takes of model, train_data and validation_data.
+    """
+    context, layers, _ = _configured(inputs, hooks, [])
+    found = [
+        *earlier,
+        *request_checks.check_aside(inputs.method, inputs.request, uses),
+        *_hook_findings(hooks.permit, context),
+    ]
+    return Compiled(context, layers, tuple(ordered(found)), (), None)
+
+
+def _configured(inputs: Inputs, hooks: Hooks, findings: list[Finding]) -> tuple[Context, Layers, bool]:
+    """(the context with every layer applied, the layers, whether the surface is complete); what is wrong with
+    the layers is added to `findings`."""
     release, closed = _with_script_surface(inputs, findings)
     layers = Layers(release.keys)
     user = _lower_layers(inputs, release, layers, findings)
@@ -94,28 +136,7 @@ def compile_request(inputs: Inputs, hooks: Hooks, earlier: tuple[Finding, ...] =
         bound = hooks.topology(_context(inputs, release, layers))
         layers.update(bound.values, bound.origin)
     _platform_layers(inputs.method, layers)
-
-    context = _settled(_context(inputs, release, layers))
-    raw = {".".join(map(str, path)): text for path, text in inputs.config.raw.items()}
-    findings += sections.check(context)
-    judged = _judged(inputs.method, findings) | sections.owned(context)
-    findings += surface.check(context, raw, judged, closed=closed)
-    checks, inert = inputs.rules
-    said, undecided = rules.apply(context, checks, inert)
-    findings = [*composed.softened(context, findings, said), *said]
-    findings += columns.check(context)
-    findings += _hook_findings(hooks, context)
-    findings += _deprecation(release, inputs.today)
-
-    plan = None
-    if not failed(findings) and inputs.topology.pools:
-        try:
-            plan = hooks.launch(context)
-        except TuneportError as error:
-            more = getattr(error, "findings", ())
-            findings += more or [Finding(error.code, "error", error.message, error.hint)]
-    said = ordered(convert.once(findings, context))
-    return Compiled(context, layers, tuple(said), tuple(undecided), plan)
+    return _settled(_context(inputs, release, layers)), layers, closed
 
 
 def _lower_layers(
@@ -233,9 +254,9 @@ def _judged(method: Method, findings: list[Finding]) -> set[str]:
     return {flags.get(finding.key, finding.key) for finding in findings if finding.key}
 
 
-def _hook_findings(hooks: Hooks, context: Context) -> list[Finding]:
+def _hook_findings(ask: Callable[[Context], list[Finding]], context: Context) -> list[Finding]:
     try:
-        return hooks.validate(context)
+        return ask(context)
     except TuneportError as error:
         return [Finding(error.code, "error", error.message, error.hint)]
 

@@ -6,7 +6,6 @@ Everything here reads; nothing is imported or executed. What cannot be seen from
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -16,7 +15,8 @@ from tuneport.errors import Invalid, NotFound, TuneportError
 from tuneport.experiment import tables
 from tuneport.experiment.yamlread import read_text, read_yaml
 from tuneport.registry import store
-from tuneport.types import Finding, Json, Location, Method, Request
+from tuneport.registry.digest import sha256
+from tuneport.types import EMPTY, Finding, Json, Location, Method, Request
 
 IGNORED = {"__pycache__", ".git", ".venv", ".ipynb_checkpoints", ".DS_Store"}
 MAX_FILES = 2_000
@@ -53,7 +53,7 @@ def source_files(folder: Path) -> tuple[dict[str, str], list[Finding]]:
                 findings.append(Finding("source-too-large", "error", message, hint, "", str(folder)))
                 return found, findings
             try:
-                found[relative] = "sha256:" + hashlib.sha256(path.read_bytes()).hexdigest()
+                found[relative] = "sha256:" + sha256(path.read_bytes()).hexdigest()
             except OSError as error:
                 message = f"{relative} cannot be read: {error.strerror}"
                 findings.append(
@@ -78,17 +78,22 @@ def _utf8(name: str) -> bool:
 
 
 def gather(
-    request: Request, folder: Path, declared: Mapping[str, Json], scripts: list[str]
+    request: Request,
+    folder: Path,
+    declared: Mapping[str, Json],
+    scripts: list[str],
+    files: Mapping[str, str] = EMPTY,
 ) -> tuple[dict[str, Json], list[Finding]]:
     """Facts of a request, and notes about what is not on this machine.
 
     Args:
         declared: the content of a facts file; it wins over what is seen here.
         scripts: names of experiment files whose command-line flags are wanted.
+        files: what `source_files` found in the folder.
     """
     facts: dict[str, Json] = {"data": {}, "model": {}, "env": {}, "scripts": {}}
     facts["topology"] = dict(declared.get("topology", {}))
-    facts["functions"] = _functions(folder)
+    facts["functions"] = _functions(folder, files)
     findings: list[Finding] = []
     places: list[tuple[str, Location, Path]] = []
     for split, location in (("train", request.train_data), ("validation", request.validation_data)):
@@ -201,24 +206,16 @@ def read_declared(path: Path) -> dict[str, Json]:
     return declared
 
 
-def _functions(folder: Path) -> dict[str, Json]:
+def _functions(folder: Path, files: Mapping[str, str]) -> dict[str, Json]:
     """The functions at the top of each Python file of the experiment, by file and name; kept as YAML is."""
-    paths = {
-        path.relative_to(folder).as_posix(): path
-        for path in sorted(folder.rglob("*.py"))[:MAX_SCRIPTS]
-        if not IGNORED.intersection(path.relative_to(folder).parts) and path.is_file()
-    }
-    try:
-        key = [[name, hashlib.sha256(path.read_bytes()).hexdigest()] for name, path in paths.items()]
-    except OSError:  # said with the file's name by whoever reads it
-        key = []
+    key = sorted([name, digest] for name, digest in files.items() if name.endswith(".py"))[:MAX_SCRIPTS]
     place = f"functions-{store.hash_text(str(folder)):x}"
     kept = store.load(place, key) if key else None
     if isinstance(kept, dict):
         return kept
     from tuneport.experiment.functions import read_functions
 
-    found: dict[str, Json] = {name: read_functions(path) for name, path in paths.items()}
+    found: dict[str, Json] = {name: read_functions(folder / name) for name, _ in key}
     if key:
         store.save(place, key, found)
     return found

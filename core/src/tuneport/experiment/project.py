@@ -1,7 +1,5 @@
 """Finds a project and its experiments on disk, and reads what people wrote there."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Merges what was asked for: flags, then job.yaml, tuneport.yaml and the site file."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -266,4 +264,5 @@ def _location(text: str, dataset: str, written: Written, from_flag: str) -> Loca
     return Location("hub", text)
 
 
-_FILES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".arrow", ".txt", ".gz")
+_TEXTS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".txt", ".gz", ".bz2", ".xz", ".zst")
+_FILES = (*_TEXTS, ".parquet", ".arrow", ".npz", ".npy", ".pt")

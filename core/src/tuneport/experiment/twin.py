@@ -6,11 +6,11 @@ seen: the parsed form is kept in the index cache under the digest of the text.
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 from tuneport.experiment.yamlread import Document, parse_yaml, read_text
 from tuneport.registry import store
+from tuneport.registry.digest import sha256
 
 MAX_KEPT = 64 * 1024
 """Characters of a file whose parsed form is kept; a larger one is parsed each time."""
@@ -26,7 +26,7 @@ def read_kept(path: Path) -> Document:
     if len(text) > MAX_KEPT:
         return parse_yaml(text, str(path))
     name = f"yaml-{store.hash_text(str(path)):x}"
-    key = hashlib.sha256(text.encode("utf-8")).hexdigest()
+    key = sha256(text.encode("utf-8")).hexdigest()
     kept = store.load(name, key)
     if isinstance(kept, dict):
         lines = {tuple(place): line for place, line in kept["lines"]}

@@ -7,13 +7,13 @@ a file that somebody edited since is not written over.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
 
 from tuneport.errors import Invalid
 from tuneport.experiment.yamlread import read_text
+from tuneport.registry.digest import sha256
 from tuneport.types import Finding
 
 NOTE = ".tuneport-upgrade.json"
@@ -79,8 +79,8 @@ def unfinished(folder: Path) -> list[Finding]:
 
 
 def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+    return sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
 
 def _digest_of(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+    return sha256(text.encode("utf-8")).hexdigest()

@@ -11,8 +11,8 @@ from tuneport.experiment.yamlread import parse_yaml
 from tuneport.text import closest
 from tuneport.types import Finding, Json, Method, Param
 
-_INT = re.compile(r"[-+]?[0-9]+\Z")
-_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
+_INT = r"[-+]?[0-9]+\Z"
+_FLOAT = r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z"
 _WORDS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 
 
@@ -181,6 +181,6 @@ def _scalar(text: str) -> Json:
         return None
     if text in _WORDS:
         return _WORDS[text]
-    if _INT.match(text) and len(text) < 400:
+    if re.match(_INT, text) and len(text) < 400:
         return int(text)
-    return float(text) if _FLOAT.match(text) else text
+    return float(text) if re.match(_FLOAT, text) else text

@@ -13,6 +13,8 @@ from typing import Any
 
 from tuneport.fleets.faults import fault
 
+_PART = 1 << 16
+
 
 def folder(path: Path, point: str) -> None:
     """Create `path` for this user alone; fine where it exists."""
@@ -112,11 +114,23 @@ def sync_folder(path: Path) -> None:
         os.close(descriptor)
 
 
-def read_json(path: Path) -> Any:
+def read_bytes(path: Path | str) -> bytes:
+    """What `Path.read_bytes` gives, with half as many calls of the system: one look reads thousands."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        parts = [os.read(descriptor, _PART)]
+        while len(parts[-1]) == _PART:
+            parts.append(os.read(descriptor, _PART))
+    finally:
+        os.close(descriptor)
+    return b"".join(parts)
+
+
+def read_json(path: Path | str) -> Any:
     """The document in `path`; None where it is missing or not (yet) complete."""
     try:
-        return json.loads(path.read_bytes())
-    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return json.loads(read_bytes(path).decode())
+    except (FileNotFoundError, NotADirectoryError, ValueError, RecursionError):
         return None
 
 

@@ -14,6 +14,7 @@ where one exists the job is never started again. `exit.json` appears by rename a
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,16 +44,25 @@ def split_key(key: str) -> tuple[str, int]:
     return job, int(attempt)
 
 
+# One look reads these of hundreds of jobs, so by name: to make a Path takes longer than to find no file.
+_SUPERVISOR, _EXIT = "supervisor.json", "exit.json"
+
+
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """The files of one attempt."""
+    """The files of one attempt, in the folder `place`."""
 
-    path: Path
+    place: str
+
+    @property
+    def path(self) -> Path:
+        return Path(self.place)
 
     @classmethod
-    def of(cls, key: str) -> Folder:
+    def of(cls, key: str, root: Path | None = None) -> Folder:
+        """`root` is `jobs_root()`, for who asks about many."""
         job, attempt = split_key(key)
-        return cls(jobs_root() / job / str(attempt))
+        return cls(f"{root or jobs_root()}/{job}/{attempt}")
 
     @property
     def key(self) -> str:
@@ -101,7 +111,7 @@ class Folder:
 
     @property
     def supervisor(self) -> Path:
-        return self.path / "supervisor.json"
+        return self.path / _SUPERVISOR
 
     @property
     def waiting(self) -> Path:
@@ -117,7 +127,7 @@ class Folder:
 
     @property
     def exit(self) -> Path:
-        return self.path / "exit.json"
+        return self.path / _EXIT
 
     def log(self, role: str) -> Path:
         return self.logs / f"{role}.log"
@@ -126,15 +136,24 @@ class Folder:
         return self.path / f"begun-{role}.json"
 
     def supervised_by(self) -> Ident | None:
-        return ident_from_json(read_json(self.supervisor))
+        return ident_from_json(read_json(f"{self.place}/{_SUPERVISOR}"))
+
+    def ended(self) -> Any:
+        """The exit record; None where there is none."""
+        return read_json(f"{self.place}/{_EXIT}")
 
     def started(self) -> dict[str, Any]:
         """Role -> what its process wrote just before it became the command; {} where nothing has begun.
         The record of a process that died while writing it is None."""
-        records = {}
-        for path in self.path.glob("begun-*.json"):
-            records[path.name.removeprefix("begun-").removesuffix(".json")] = read_json(path)
-        return records
+        try:
+            names = os.listdir(self.place)
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            return {}
+        return {
+            name[len("begun-") : -len(".json")]: read_json(f"{self.place}/{name}")
+            for name in names
+            if name.startswith("begun-") and name.endswith(".json")
+        }
 
     def roots(self) -> list[Ident]:
         idents = (ident_from_json(record) for record in self.started().values())

@@ -3,35 +3,34 @@
 Settings (all optional): `gpus` (how many cards, or their indexes; by default what nvidia-smi lists),
 `max_jobs`, `max_cpu_jobs` (see `leases.limits`), `stop_grace` (seconds between asking a job's processes
 to end and ending them, 10), `linger` (seconds that a finished command's background processes may go on, 5).
+
+What starts a job is imported where it is needed: who looks at jobs starts none.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tuneport.compiler.plan import plan_from_json, plan_to_json
 from tuneport.errors import Invalid, Unavailable
-from tuneport.fleets import disk, outlook, stage
-from tuneport.fleets.cards import cards, cards_needed, fitting
+from tuneport.fleets import disk, outlook
 from tuneport.fleets.failure import NotStarted
 from tuneport.fleets.faults import fault
-from tuneport.fleets.launch import Launch
-from tuneport.fleets.layout import Folder, split_key
+from tuneport.fleets.layout import Folder, jobs_root, split_key
 from tuneport.fleets.leases import Need, limits
 from tuneport.fleets.procs import MARK, SUPERVISOR_MARK, Ident, alive, elsewhere, end_all, send, user_name
 from tuneport.fleets.protocol import TERMINAL, Capabilities, LogLine, Status
 from tuneport.fleets.record import read_exit, write_exit
-from tuneport.fleets.resolve import at_submit, interpreter, refuse_unusable, resolve_all
 from tuneport.fleets.tail import lines
 from tuneport.settings import private_dir, state_dir
-from tuneport.types import LaunchPlan
+
+if TYPE_CHECKING:
+    from tuneport.types import LaunchPlan
 
 
 class LocalFleet:
@@ -46,6 +45,8 @@ class LocalFleet:
         self._linger = _seconds(settings, "linger", 5.0)
 
     def capabilities(self) -> Capabilities:
+        from tuneport.fleets.cards import cards
+
         return Capabilities(
             name=self.name,
             kind="local",
@@ -62,6 +63,8 @@ class LocalFleet:
             Invalid: no process can be given what the plan holds.
             NotFound, Untrusted: a dataset version or a job's output is missing, or was changed.
         """
+        from tuneport.fleets.resolve import at_submit, interpreter, refuse_unusable, resolve_all
+
         refuse_unusable(plan)
         self._usable_cards(plan)
         python = interpreter(plan.runtime)
@@ -69,6 +72,8 @@ class LocalFleet:
         resolve_all(plan.commands, at_submit(Folder.of("refuse-1"), "refuse", 1, python))
 
     def render(self, plan: LaunchPlan, key: str) -> Mapping[str, Any]:
+        from tuneport.compiler.plan import plan_to_json
+
         return {"fleet": self.name, "key": key, "plan": plan_to_json(plan)}
 
     def submit(self, request: Mapping[str, Any], key: str) -> str:
@@ -102,7 +107,8 @@ class LocalFleet:
             return None if free and not outlook.taken(folder) else key
 
     def poll(self, handles: Sequence[str]) -> Mapping[str, Status]:
-        return {handle: outlook.status(Folder.of(handle)) for handle in handles}
+        root = jobs_root()
+        return {handle: outlook.look(Folder.of(handle, root)) for handle in handles}
 
     def logs(self, handle: str, *, role: str, since: int = 0, follow: bool = False) -> Iterator[LogLine]:
         folder = Folder.of(handle)
@@ -151,6 +157,8 @@ class LocalFleet:
         return [folder.tensorboard, folder.report]
 
     def _usable_cards(self, plan: LaunchPlan) -> tuple[int, ...]:
+        from tuneport.fleets.cards import cards, cards_needed, fitting
+
         if not Path("/proc/self/stat").exists():
             raise Unavailable(
                 "the local fleet needs Linux: it finds the processes of a job under /proc",
@@ -181,6 +189,12 @@ class LocalFleet:
             os.close(lock)
 
     def _stage(self, folder: Folder, request: Mapping[str, Any]) -> None:
+        from tuneport.compiler.plan import plan_from_json
+        from tuneport.fleets import stage
+        from tuneport.fleets.cards import cards_needed
+        from tuneport.fleets.launch import Launch
+        from tuneport.fleets.resolve import at_submit, interpreter, refuse_unusable, resolve_all
+
         plan = plan_from_json(request["plan"])
         refuse_unusable(plan)
         usable = self._usable_cards(plan)
@@ -204,6 +218,8 @@ class LocalFleet:
 
 
 def _start_supervisor(folder: Folder) -> None:
+    import subprocess
+
     env = {name: value for name, value in os.environ.items() if name != MARK}
     env |= {SUPERVISOR_MARK: folder.key, "TUNEPORT_STATE_DIR": str(state_dir())}
     command = [sys.executable, "-P", "-m", "tuneport.fleets.supervisor", folder.key]

@@ -8,7 +8,7 @@ from tuneport.fleets.layout import Folder
 from tuneport.fleets.leases import Leases
 from tuneport.fleets.procs import alive, elsewhere, host_name, members
 from tuneport.fleets.protocol import Status
-from tuneport.fleets.record import read_exit
+from tuneport.fleets.record import read_exit, seconds
 from tuneport.settings import state_dir
 
 
@@ -45,7 +45,8 @@ def status(folder: Folder) -> Status:
         return ended
     supervisor = folder.supervised_by()
     started = folder.started()
-    since = min((record["time"] for record in started.values() if record and "time" in record), default=None)
+    times = (seconds(one.get("time")) for one in started.values() if isinstance(one, dict))
+    since = min((time for time in times if time is not None), default=None)
     if alive(supervisor):
         if started:
             return Status("RUNNING", "started", started=since)
@@ -64,6 +65,14 @@ def status(folder: Folder) -> Status:
     return read_exit(folder) or Status(
         "UNKNOWN", "its supervisor died and it ended without a record of how", started=since
     )
+
+
+def look(folder: Folder) -> Status:
+    """`status`, where one job whose files cannot be read must not hide the others."""
+    try:
+        return status(folder)
+    except OSError as error:
+        return Status("UNKNOWN", f"its files in {folder.place} cannot be read: {error.strerror or error}")
 
 
 def _waiting(folder: Folder) -> str:

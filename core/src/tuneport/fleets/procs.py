@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import time
 from collections.abc import Callable, Collection, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from tuneport.fleets.disk import read_bytes
 
 MARK = "TUNEPORT_JOB_KEY"
 """In the environment of every process of a job: its key."""
@@ -41,12 +42,12 @@ class Stat(NamedTuple):
 
 
 def ident_from_json(document: Any) -> Ident | None:
-    """The ident in a record, None where the record was cut short by a crash."""
+    """The ident in a record, None where the record was cut short by a crash or damaged."""
     try:
         return Ident(
             int(document["pid"]), int(document["start"]), str(document["boot"]), str(document["host"])
         )
-    except (TypeError, KeyError, ValueError):
+    except (TypeError, KeyError, ValueError, OverflowError):
         return None
 
 
@@ -75,7 +76,7 @@ def user_name() -> str:
 
 
 def host_name() -> str:
-    return socket.gethostname()
+    return os.uname().nodename
 
 
 def elsewhere(ident: Ident) -> bool:
@@ -106,11 +107,11 @@ def _signalable(pid: int) -> bool:
 
 def read_stat(pid: int) -> Stat | None:
     try:
-        text = _PROC.joinpath(str(pid), "stat").read_bytes()
+        text = read_bytes(f"{_PROC}/{pid}/stat")
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
     # The name is in brackets and may hold spaces and brackets itself.
-    fields = text[text.rindex(b")") + 2 :].split()
+    fields = text[text.rindex(b")") + 2 :].split(maxsplit=20)
     return Stat(pid, fields[0].decode(), int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]))
 
 
@@ -135,7 +136,7 @@ def members(key: str, logs: Path, roots: Iterable[Ident]) -> list[int]:
     stats = everyone()
     by_pid = {stat.pid: stat for stat in stats}
     sessions = {root.pid for root in roots if _keeps(root, by_pid.get(root.pid))}
-    mark, prefix = f"{MARK}={key}".encode(), os.fsencode(logs) + b"/"
+    mark, prefix = f"{MARK}={key}".encode(), os.fsencode(os.path.realpath(logs)) + b"/"  # as /proc names it
     found = {
         stat.pid
         for stat in stats

@@ -74,7 +74,8 @@ class Fleet(Protocol):
     A fleet may further have: `probes() -> Iterable[Probe]` for `tp fleet check`, in seconds;
     `show(request) -> str`, the request of `render` for a person; `refuse(plan)`, which raises before
     anything is recorded; `output_dir(handle) -> Path` and `metric_files(handle) -> list[Path]`, where this
-    machine sees them.
+    machine sees them; static `shown_folders(settings, image, mounts) -> Sequence[str]`, what jobs see where
+    the setting `mounts` decides that, and none where it does not: `image` and `mounts` are the plan's.
     """
 
     name: str

@@ -9,7 +9,7 @@ from typing import Any
 
 from tuneport.fleets import disk
 from tuneport.fleets.layout import Folder
-from tuneport.fleets.protocol import State, Status
+from tuneport.fleets.protocol import TERMINAL, State, Status
 
 SIZE = 4096
 """Bytes reserved before the job starts, because a job that fills the disk still has to be recorded."""
@@ -42,14 +42,20 @@ def write_exit(
 
 
 def read_exit(folder: Folder) -> Status | None:
-    """How the attempt ended; None while there is no record."""
-    document: Any = disk.read_json(folder.exit)
-    if not isinstance(document, dict) or "state" not in document:
+    """How the attempt ended; None while there is no record, or where it is damaged."""
+    document: Any = folder.ended()
+    if not isinstance(document, dict) or document.get("state") not in tuple(TERMINAL):
         return None
+    code = document.get("exit_code")
     return Status(
         document["state"],
-        document.get("cause", ""),
-        document.get("exit_code"),
-        document.get("started"),
-        document.get("ended"),
+        str(document.get("cause") or ""),
+        code if isinstance(code, int) else None,
+        seconds(document.get("started")),
+        seconds(document.get("ended")),
     )
+
+
+def seconds(value: Any) -> float | None:
+    """A time of a record, None where it has none."""
+    return value if isinstance(value, int | float) else None

@@ -75,7 +75,7 @@ def output_of(job: str) -> Path:
         numbers = sorted((int(path.name) for path in root.iterdir() if path.name.isdigit()), reverse=True)
     except (FileNotFoundError, NotADirectoryError):
         numbers = []
-    attempts = [Folder(root / str(number)) for number in numbers]
+    attempts = [Folder(f"{root}/{number}") for number in numbers]
     attempts = [attempt for attempt in attempts if attempt.output.is_dir()]
     if not attempts:
         raise NotFound(f"job {job} has no output here", code="job-not-found", hint="see tp job ls")

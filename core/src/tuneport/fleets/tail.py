@@ -36,7 +36,7 @@ def _read(path: Path, role: str, since: int, last: bool) -> Iterator[LogLine]:
     """Complete lines up to the end of the file; when `last`, also one that has no end."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return
     try:
         offset, rest = since, b""

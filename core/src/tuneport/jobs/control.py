@@ -17,7 +17,7 @@ from tuneport.fleets.failure import NotStarted
 from tuneport.fleets.procs import alive, elsewhere, ident_from_json, user_name
 from tuneport.fleets.protocol import TERMINAL, Fleet, LogLine, State, Status
 from tuneport.jobs.follow import merged
-from tuneport.jobs.model import Attempt, Record, Transition
+from tuneport.jobs.model import Attempt, Move, Record, Transition
 from tuneport.jobs.store import Store
 
 if TYPE_CHECKING:
@@ -331,58 +331,35 @@ class Control:
                 self._say(f"job {job.id}: {error.message}")
                 continue
             groups.setdefault(id(fleet), (fleet, []))[1].append(job)
-        fresh: dict[str, Record] = {}
-        for fleet, group in groups.values():
-            fresh.update(self._poll(fleet, group))
+        seen = [one for fleet, group in groups.values() for one in self._poll(fleet, group)]
+        fresh = self._recorded(seen)
         return [fresh.get(job.id, job) for job in jobs]
 
-    def _poll(self, fleet: Fleet, jobs: list[Record]) -> dict[str, Record]:
+    def _poll(self, fleet: Fleet, jobs: list[Record]) -> list[tuple[Record, Status, str]]:
+        """The jobs that are not as they were, how they are, and who says so."""
         try:
-            handles = {job.id: _handle(fleet, job.last) for job in jobs}
-            found = fleet.poll(list(handles.values()))
+            handles = [_handle(fleet, job.last) for job in jobs]
+            found = fleet.poll(handles)
+            told = [
+                (job, found[handle]) for job, handle in zip(jobs, handles, strict=True) if handle in found
+            ]
         except TuneportError as error:
             lost = Status("UNKNOWN", f"{fleet.name} cannot be asked: {error.message}")
-            return {job.id: self._record(job, lost, fleet) for job in jobs}
-        return {
-            job.id: self._record(job, found[handles[job.id]], fleet)
-            for job in jobs
-            if handles[job.id] in found
-        }
+            told = [(job, lost) for job in jobs]
+        told = [(job, _still(job.last, status)) for job, status in told]
+        return [(job, status, f"fleet {fleet.name}") for job, status in told if _news(job.last, status)]
 
-    def _record(self, job: Record, seen: Status, fleet: Fleet) -> Record:
-        attempt, actor = job.last, f"fleet {fleet.name}"
-        if seen.state == attempt.state and (seen.cause == attempt.cause or seen.state == "ACCEPTED"):
-            return job
+    def _recorded(self, seen: list[tuple[Record, Status, str]]) -> dict[str, Record]:
+        """The jobs as they are now, by id; what a look found is recorded at once."""
+        if not seen:
+            return {}
         try:
-            ran = (
-                seen.started is not None
-                and seen.state in TERMINAL
-                and attempt.state in ("ACCEPTED", "QUEUED")
+            self._store.moves(
+                [move for job, status, actor in seen for move in _moves(job.last, status, actor)]
             )
-            if ran:
-                self._store.move(
-                    attempt.key, "RUNNING", "started", actor, at=seen.started, started=seen.started
-                )
-            self._store.move(
-                attempt.key,
-                seen.state,
-                seen.cause,
-                actor,
-                at=seen.ended or (seen.started if seen.state == "RUNNING" else None),
-                exit_code=seen.exit_code,
-                started=seen.started,
-                ended=seen.ended,
-            )
-            return self._store.job(job.id)
-        except Unavailable:  # a full disk must not hide how the job is
-            now = attempt._replace(
-                state=seen.state,
-                cause=seen.cause,
-                exit_code=seen.exit_code,
-                started=seen.started,
-                ended=seen.ended,
-            )
-            return job._replace(attempts=(*job.attempts[:-1], now))
+            return self._store.records([job.id for job, _, _ in seen])
+        except Unavailable:  # a full disk must not hide how the jobs are
+            return {job.id: _shown(job, status) for job, status, _ in seen}
 
     def _fleet_of(self, job: Record) -> Fleet:
         return self._fleet(job.fleet_kind, job.fleet_settings)
@@ -392,6 +369,38 @@ class Control:
         if key not in self._fleets:
             self._fleets[key] = self._load_fleet(kind, settings)
         return self._fleets[key]
+
+
+def _still(attempt: Attempt, seen: Status) -> Status:
+    """What was seen; contact is lost with an attempt that ran and of which its fleet has nothing."""
+    if (seen.state, attempt.state) != ("ACCEPTED", "RUNNING"):
+        return seen
+    return Status("UNKNOWN", "it ran, and its fleet has nothing of it any more")
+
+
+def _news(attempt: Attempt, seen: Status) -> bool:
+    return seen.state != attempt.state or (seen.cause != attempt.cause and seen.state != "ACCEPTED")
+
+
+def _moves(attempt: Attempt, seen: Status, actor: str) -> Iterator[Move]:
+    """Of an attempt that ended between two looks also that it ran."""
+    if seen.started is not None and seen.state in TERMINAL and attempt.state in ("ACCEPTED", "QUEUED"):
+        yield Move(attempt.key, "RUNNING", "started", actor, at=seen.started, started=seen.started)
+    at = seen.ended or (seen.started if seen.state == "RUNNING" else None)
+    known = seen.exit_code, seen.started, seen.ended
+    yield Move(attempt.key, seen.state, seen.cause, actor, at, *known)
+
+
+def _shown(job: Record, seen: Status) -> Record:
+    """A job as it was seen where that cannot be recorded."""
+    now = job.last._replace(
+        state=seen.state,
+        cause=seen.cause,
+        exit_code=seen.exit_code,
+        started=seen.started,
+        ended=seen.ended,
+    )
+    return job._replace(attempts=(*job.attempts[:-1], now))
 
 
 def _handle(fleet: Fleet, attempt: Attempt) -> str:

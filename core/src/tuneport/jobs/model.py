@@ -1,7 +1,5 @@
 """What the store and the manager return. Named tuples, because a store holds thousands."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -16,6 +14,20 @@ class Transition(NamedTuple):
     after: State
     cause: str
     actor: str
+
+
+class Move(NamedTuple):
+    """What is found of the attempt called `key`: its state, why, and who says so; `at` is when it came to be
+    so, None for now."""
+
+    key: str
+    state: State
+    cause: str
+    actor: str
+    at: float | None = None
+    exit_code: int | None = None
+    started: float | None = None
+    ended: float | None = None
 
 
 class Attempt(NamedTuple):

@@ -24,7 +24,7 @@ from tuneport.fleets.layout import key_of
 from tuneport.fleets.procs import myself
 from tuneport.fleets.protocol import TERMINAL, State
 from tuneport.jobs.ids import new_id
-from tuneport.jobs.model import Attempt, Record, Transition
+from tuneport.jobs.model import Attempt, Move, Record, Transition
 from tuneport.jobs.mounts import network_file_system
 from tuneport.jobs.states import RANK, may_follow
 from tuneport.settings import private_dir, state_dir
@@ -152,24 +152,23 @@ class Store:
     ) -> bool:
         """Record that an attempt is in `state`. Returns whether that was a step forward; a step back is
         ignored, a new cause for the same state is kept without a row in the history."""
+        return self.moves([Move(key, state, cause, actor, at, exit_code, started, ended)])[0]
+
+    def moves(self, moves: Sequence[Move]) -> list[bool]:
+        """`move` for each in turn, all of them or none: what one look found is one wait for the disk."""
         with self._write("store-move") as cursor:
-            row = cursor.execute(
-                "SELECT state, reached, cause FROM attempts WHERE key = ?", (key,)
-            ).fetchone()
-            if row is None:
-                raise NotFound(f"no attempt has the key {key}", code="job-not-found")
-            current, reached, said = row
-            if current == state and said != cause and state not in TERMINAL:
-                cursor.execute("UPDATE attempts SET cause = ? WHERE key = ?", (cause, key))
-            if not may_follow(reached, current, state):
-                return False
-            cursor.execute(
-                "UPDATE attempts SET state = ?, reached = ?, cause = ?, exit_code = ?,"
-                " started = COALESCE(?, started), ended = ? WHERE key = ?",
-                (state, max(reached, RANK.get(state, 0)), cause, exit_code, started, ended, key),
-            )
-            _add_transition(cursor, key, at or time.time(), current, state, cause, actor)
-        return True
+            return [_moved(cursor, move) for move in moves]
+
+    def records(self, jobs: Sequence[str]) -> dict[str, Record]:
+        """The jobs of these ids."""
+        found: dict[str, Record] = {}
+        with _explained(self._path):
+            for first in range(0, len(jobs), _AT_ONCE):
+                some = tuple(jobs[first : first + _AT_ONCE])
+                query = f"SELECT {_JOB} FROM jobs WHERE id IN ({', '.join('?' * len(some))})"
+                rows = self._connection.execute(query, some).fetchall()
+                found |= {record.id: record for record in self._jobs(rows)}
+        return found
 
     def job(self, job: str) -> Record:
         """The job whose id is `job` or, if only one does, begins with it.
@@ -348,6 +347,25 @@ def _connect_to_read(path: Path) -> sqlite3.Connection:
             continue
         return connection
     raise sqlite3.OperationalError("unable to open database file")
+
+
+def _moved(cursor: sqlite3.Cursor, move: Move) -> bool:
+    key, state, cause = move.key, move.state, move.cause
+    row = cursor.execute("SELECT state, reached, cause FROM attempts WHERE key = ?", (key,)).fetchone()
+    if row is None:
+        raise NotFound(f"no attempt has the key {key}", code="job-not-found")
+    current, reached, said = row
+    if current == state and said != cause and state not in TERMINAL:
+        cursor.execute("UPDATE attempts SET cause = ? WHERE key = ?", (cause, key))
+    if not may_follow(reached, current, state):
+        return False
+    cursor.execute(
+        "UPDATE attempts SET state = ?, reached = ?, cause = ?, exit_code = ?,"
+        " started = COALESCE(?, started), ended = ? WHERE key = ?",
+        (state, max(reached, RANK.get(state, 0)), cause, move.exit_code, move.started, move.ended, key),
+    )
+    _add_transition(cursor, key, move.at or time.time(), current, state, cause, move.actor)
+    return True
 
 
 def _attempt(row: tuple[Any, ...], read: Callable[[str], Any]) -> Attempt:

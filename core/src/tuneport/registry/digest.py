@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tuneport.errors import Invalid
 from tuneport.types import Json
+
+# `hashlib` loads OpenSSL, which takes as long as a twentieth of a command. The module below it is the same
+# function on its own; `random` of the standard library takes it for the same reason.
+if TYPE_CHECKING:
+    from hashlib import sha256 as sha256
+else:
+    try:
+        from _sha2 import sha256  # Python 3.12 and newer
+    except ImportError:
+        try:
+            from _sha256 import sha256
+        except ImportError:  # a Python that was built without it
+            from hashlib import sha256
 
 
 def digest(value: Json) -> str:
@@ -16,7 +28,7 @@ def digest(value: Json) -> str:
     Raises:
         Invalid: the value is nested too deep or holds something JSON cannot.
     """
-    return "sha256:" + hashlib.sha256(canonical(value)).hexdigest()
+    return "sha256:" + sha256(canonical(value)).hexdigest()
 
 
 def canonical(value: Json) -> bytes:
@@ -32,7 +44,7 @@ def canonical(value: Json) -> bytes:
 
 def digest_bytes(content: bytes) -> str:
     """The digest of a file's content."""
-    return "sha256:" + hashlib.sha256(content).hexdigest()
+    return "sha256:" + sha256(content).hexdigest()
 
 
 _TAGS = ("$float", "$int", "$map")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tuneport.errors import Invalid, NotFound, TuneportError
@@ -126,12 +126,20 @@ class Hooks:
             self._register_policy(name)
 
     def validate(self, context: Context) -> list[Finding]:
+        """What the framework finds, and what the policies do."""
+        return self._validate(context, self._manager.list_name_plugin())
+
+    def permit(self, context: Context) -> list[Finding]:
+        """What the policies alone find: of a job about a trained model, training itself is not judged."""
+        plugins = self._manager.list_name_plugin()
+        return self._validate(context, [one for one in plugins if one[0].startswith("policy:")])
+
+    def _validate(self, context: Context, asked: list[tuple[str, Any]]) -> list[Finding]:
         from tuneport.types import Finding
 
         findings: list[Finding] = []
-        plugins = self._manager.list_name_plugin()
-        for name, plugin in plugins:  # one at a time, so that the right one is blamed
-            others = [other for _, other in plugins if other is not plugin]
+        for name, plugin in asked:  # one at a time, so that the right one is blamed
+            others = [other for _, other in self._manager.list_name_plugin() if other is not plugin]
             hook = self._manager.subset_hook_caller("validate", others)
 
             def collect(hook: Any = hook) -> list[Any]:
@@ -164,7 +172,9 @@ class Hooks:
         plan = self._layer(context, wrappers, "")
         changed = []
         for number, name in enumerate(wrappers, 1):  # from the innermost, so that the right one is blamed
-            inner, plan = plan, self._layer(context, wrappers[number:], name)
+            # A copy, or a policy that changes a part in place would change what its plan is compared with.
+            inner = _copied(plan)
+            plan = self._layer(context, wrappers[number:], name)
             if plan != inner:
                 self._within_bounds(inner, plan, name)
                 changed.append(name.removeprefix("policy:"))
@@ -200,11 +210,33 @@ class Hooks:
     def export(self, context: Context, checkpoint: Location, format: str) -> LaunchPlan:  # noqa: A002
         from tuneport.types import LaunchPlan
 
-        return self._one(
+        made = self._one(
             "export",
             LaunchPlan,
             lambda: self._manager.hook.export(context=context, checkpoint=checkpoint, format=format),
         )
+        return self.around(context, made)
+
+    def around(self, context: Context, plan: LaunchPlan) -> LaunchPlan:
+        """A plan that is not the framework's launch, with what the policies add to every plan.
+
+        Raises:
+            Invalid: as `launch`.
+        """
+        from tuneport.hookspec import hookimpl
+
+        class Made:
+            @hookimpl
+            def launch(self) -> LaunchPlan:
+                made: LaunchPlan = _copied(plan)  # of each time that it is asked, as the framework's is
+                return made
+
+        made = Made()
+        self._manager.register(made, "made")  # the last that is registered is the first that is asked
+        try:
+            return self.launch(context)
+        finally:
+            self._manager.unregister(made)
 
     def _one(self, hook: str, kind: type[T], call: Callable[[], Any]) -> T:
         return self._checked(hook, [self._call(hook, call)], kind)[0]
@@ -325,6 +357,19 @@ def _odd(plan: LaunchPlan) -> str:
     except (TypeError, AttributeError) as error:
         return f"returned a plan with a part of the wrong type: {error}"
     return ""
+
+
+def _copied(value: Any) -> Any:
+    """A plan, or a part of one, that shares nothing with it that can be changed."""
+    if isinstance(value, Mapping):
+        return {key: _copied(one) for key, one in value.items()}
+    if hasattr(value, "_fields"):  # a NamedTuple
+        return type(value)(*map(_copied, value))
+    if isinstance(value, list | tuple):
+        return [*map(_copied, value)] if isinstance(value, list) else tuple(map(_copied, value))
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{one.name: _copied(getattr(value, one.name)) for one in fields(value)})
+    return value
 
 
 def _refuse_missing(framework: str) -> None:

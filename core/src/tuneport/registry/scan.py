@@ -5,8 +5,6 @@ command, so the `entry_points.txt` files are read directly and the result is kep
 `sys.path` changes. A test holds this scan to `importlib.metadata`'s answer.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from typing import NamedTuple

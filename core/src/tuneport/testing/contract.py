@@ -6,9 +6,11 @@ a fleet, as signatures. `python -m tuneport.testing.contract` writes it anew aft
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import inspect
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -126,27 +128,31 @@ def _arguments(function: Any) -> list[list[str]]:
 
 
 def _records(module: Any) -> dict[str, Json]:
-    """The fields of a module's named tuples and dataclasses, after the word `tuple` or `dataclass`: a changed
-    copy is made by `_replace` of the one, by `dataclasses.replace` of the other."""
+    """The fields of a module's named tuples and dataclasses with their types as they are written, after the
+    word `tuple` or `dataclass`: a changed copy is made by `_replace` of the one, by `dataclasses.replace` of
+    the other."""
     found: dict[str, Json] = {}
-    for name, record in sorted(vars(module).items()):
-        if not isinstance(record, type) or record.__module__ != module.__name__:
-            continue
+    for written in ast.parse(inspect.getsource(module)).body:
+        record = getattr(module, written.name) if isinstance(written, ast.ClassDef) else None
         if dataclasses.is_dataclass(record):
-            fields = [[field.name, str(field.type), _default(field)] for field in dataclasses.fields(record)]
-            found[name] = [["dataclass", "", ""], *fields]
-        elif issubclass(record, tuple):
-            given = record._field_defaults  # type: ignore[attr-defined] # every named tuple has it
-            fields = [
-                [
-                    field,
-                    getattr(kind, "__forward_arg__", str(kind)),
-                    repr(given[field]) if field in given else "",
-                ]
-                for field, kind in inspect.get_annotations(record).items()
-            ]
-            found[name] = [["tuple", "", ""], *fields]
-    return found
+            made, given = "dataclass", {field.name: _default(field) for field in dataclasses.fields(record)}
+        elif record is not None and issubclass(record, tuple):
+            made, given = "tuple", {name: repr(value) for name, value in record._field_defaults.items()}
+        else:
+            continue
+        assert isinstance(written, ast.ClassDef)
+        fields = [
+            [line.target.id, _type(line.annotation), given.get(line.target.id, "")]
+            for line in written.body
+            if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name)
+        ]
+        found[written.name] = [[made, "", ""], *fields]
+    return dict(sorted(found.items()))
+
+
+def _type(annotation: ast.expr) -> str:
+    """A type as it is written; a class that is named before it is made stands in quotes."""
+    return re.sub(r"'([A-Z]\w*)'", r"\1", ast.unparse(annotation))
 
 
 def _default(field: dataclasses.Field[Any]) -> str:

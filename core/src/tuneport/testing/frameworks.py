@@ -76,7 +76,7 @@ class FrameworkTests:
                 hooks.bind_args(compiled.context)
                 hooks.topology(compiled.context)
                 hooks.launch(compiled.context)
-            assert not seen
+            assert not seen, seen
 
     def test_plans_are_the_golden_ones(self, tmp_path: Path) -> None:
         if self.golden is None:

@@ -94,7 +94,8 @@ def _audit(event: str, arguments: tuple[object, ...]) -> None:
     if not _effects or not event.startswith(_WATCHED):
         return
     target = str(arguments[0]) if arguments else ""
-    if "__pycache__" in target:  # Python keeps there what it compiles
+    compiled = sys.pycache_prefix  # Python keeps here, or beside the source, what it compiles
+    if "__pycache__" in target or (compiled and target.startswith(compiled)):
         return
     if event == "open":
         if isinstance(arguments[0], int):  # it was seen when it was opened

@@ -68,10 +68,10 @@ class Adoption:
         """
         paths = {folder / name: text for name, text in self.files.items()}
         for path, text in paths.items():
-            if path.exists() and path.read_text("utf-8") != text:
+            if path.exists() and path.read_bytes() != text.encode():
                 message = f"{path} exists already with other content"
                 raise Invalid(message, code="release-exists", hint="move it away to draft it anew")
-        for path, text in paths.items():
+        for path, text in reversed(paths.items()):  # the release last: it is there once its surface is
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(path, text)
         return list(paths)
@@ -93,19 +93,35 @@ def target(into: str = "") -> Path:
 
 
 def adopt(
-    name: str, version: str, *, source: str = "", say: Callable[[str], None] = lambda _: None
+    name: str,
+    version: str,
+    *,
+    source: str = "",
+    commands: Sequence[str] = (),
+    install: bool = False,
+    say: Callable[[str], None] = lambda _: None,
 ) -> Adoption:
     """Draft a release and prove it.
 
     Args:
         name: a framework, or a distribution that its `scan` section names.
         source: a wheel, archive or folder to read instead of what pip finds.
+        commands: folders of shell scripts, which are checked at both releases; without any, those of a folder
+            that is the source.
+        install: build the drafted runtime where it is not here, so that its own parser can be asked.
         say: told what is being done, since reading and proving take a minute.
 
     Raises:
         TuneportError: the framework is unknown, the release is there already, or it cannot be had or read.
     """
     framework, distribution = _who(name)
+    if source and not Path(source).exists():  # as a requirement, pip would look for it
+        message = f"there is no file or folder {source}"
+        raise Invalid(message, code="upstream-name", hint="name a wheel, source archive or folder")
+    for folder in commands:
+        if not os.path.isdir(folder):
+            message = f"{folder!r} is not a folder"
+            raise Invalid(message, code="adopt-commands", hint="name the folder that holds your scripts")
     known = catalog.releases(framework)
     say(f"reading {distribution} {version}")
     release = _title(framework, distribution, version)
@@ -139,8 +155,9 @@ def adopt(
     files = _files(framework, base, found, difference, verdicts)
     spec = catalog.release_spec(framework, base)
     unmet, left_open = adopt_release.unmet(spec, found, known_sides[0].requirements)
-    say("proving every method of it")
-    proof = _proof(framework, release, base, files)
+    say("proving every method of it" + (", once its runtime is installed" if install else ""))
+    scripts = list(commands) or ([source] if Path(source or os.devnull).is_dir() else [])
+    proof = _proof(framework, release, base, files, {"commands": scripts, "install": install})
     before = _digests(framework)
     changed = [lock for lock, digest in before.items() if proof["digests"].get(lock) != digest]
     return Adoption(
@@ -262,7 +279,9 @@ def _digests(framework: str) -> dict[str, str]:
     return digests(framework)
 
 
-def _proof(framework: str, release: str, base: str, files: Mapping[str, str]) -> dict[str, Json]:
+def _proof(
+    framework: str, release: str, base: str, files: Mapping[str, str], options: Mapping[str, Json]
+) -> dict[str, Json]:
     """Run `adopt_proof` on a catalog that has the draft, in a process that has read no other."""
     with tempfile.TemporaryDirectory() as scratch:
         for name, text in files.items():
@@ -271,8 +290,16 @@ def _proof(framework: str, release: str, base: str, files: Mapping[str, str]) ->
             file.write_text(text, "utf-8")
         path = os.pathsep.join(filter(None, (setting("MANIFEST_PATH"), scratch)))
         env = {**os.environ, "TUNEPORT_MANIFEST_PATH": path}
-        command = [sys.executable, "-m", "tuneport.upstream.adopt_proof", framework, release, base]
-        done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=_TIME, check=False)
+        module = "tuneport.upstream.adopt_proof"
+        command = [sys.executable, "-m", module, framework, release, base, json.dumps(options)]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, errors="replace", env=env, timeout=_TIME, check=False
+            )
+        except subprocess.TimeoutExpired:
+            message = f"the proof of {framework} {release} took more than {_TIME} seconds"
+            hint = "name fewer scripts with --commands"
+            raise Unavailable(message, code="adopt-proof", hint=hint) from None
     try:
         proof: dict[str, Json] = json.loads(done.stdout)
     except ValueError:

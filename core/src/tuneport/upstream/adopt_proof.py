@@ -1,9 +1,11 @@
-"""`python -m tuneport.upstream.adopt_proof FRAMEWORK RELEASE BASE`: the conformance of a drafted release.
+"""`python -m tuneport.upstream.adopt_proof FRAMEWORK RELEASE BASE OPTIONS`: the conformance of a draft.
 
 Every method of the framework is held to the release that the draft started from: the surface has the keys
 that it binds; what the templates write, and every parameter at its defaults, its bounds and each of its
 choices, brings no error that the base does not bring; and its plan is the base's but for what the release
-changes. The catalog is read as it is found, so the draft has to be in TUNEPORT_MANIFEST_PATH. Prints JSON.
+changes. Then the release's own parser is asked, where its runtime is installed, and commands that people
+have are checked at both. The catalog is read as it is found, so the draft has to be in
+TUNEPORT_MANIFEST_PATH. OPTIONS is JSON: `commands`, folders, and `install`. Prints JSON.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,8 @@ from tuneport.errors import TuneportError
 from tuneport.experiment.create import new_project
 from tuneport.experiment.findings import findings_text
 from tuneport.registry import catalog
-from tuneport.types import Finding, Json, Method, Param
+from tuneport.types import Finding, Json, LaunchPlan, Method, Param
+from tuneport.upstream import adopt_commands, adopt_oracle
 
 _DATA = ("/data/train.jsonl", "/data/train.parquet", "org/data")
 
@@ -38,11 +41,19 @@ def digests(framework: str, leave: str = "") -> dict[str, str]:
     return found
 
 
-def prove(framework: str, release: str, base: str) -> dict[str, Json]:
-    """What was found: `digests` of the other releases, `problems` of the manifests, and rows of `methods`
-    with `params`, `values`, `keys` (how many were tried), `errors` and `plan` (what differs from the base's)
+def prove(
+    framework: str, release: str, base: str, *, commands: Sequence[str] = (), install: bool = False
+) -> dict[str, Json]:
+    """What was found: `digests` of the other releases, `problems` of the manifests, rows of `methods` with
+    `params`, `values`, `keys` (how many were tried), `errors` and `plan` (what differs from the base's), and
+    what `adopt_commands` says of the `commands` and `adopt_oracle` of the release's own parser.
+
+    Args:
+        commands: folders of scripts.
+        install: build the drafted runtime where it is not here.
     """
     rows = []
+    compared = adopt_commands.compare(framework, release, base, commands)
     with tempfile.TemporaryDirectory() as scratch:
         root = new_project(Path(scratch) / "proof")
         os.chdir(root)
@@ -50,8 +61,22 @@ def prove(framework: str, release: str, base: str) -> dict[str, Json]:
         for method_id, _, problem in catalog.methods(framework):
             if not problem:
                 rows.append(_method(project, method_id, release, base))
+
+        def planned(method_id: str, profile: str) -> LaunchPlan:
+            name = method_id.replace("/", "-")
+            places = (str(project.folder.experiments / f"{name}-{kind}") for kind in ("new", "base"))
+            new, old = map(api.Experiment, places)
+            return new.plan(**{**_request(old, catalog.method(method_id, release)), "profile": profile})
+
+        answers = adopt_oracle.ask(framework, release, planned, install=install)
     problems = findings_text(catalog.problems(framework))
-    return {"digests": digests(framework, release), "problems": problems, "methods": rows}
+    return {
+        "digests": digests(framework, release),
+        "problems": problems,
+        "methods": rows,
+        "commands": compared.document(),
+        "oracle": answers.document(),
+    }
 
 
 def _method(project: api.Project, method_id: str, release: str, base: str) -> dict[str, Json]:
@@ -163,4 +188,4 @@ def _plans(new: api.Experiment, old: api.Experiment, given: Mapping[str, Any]) -
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(prove(*sys.argv[1:4])))
+    sys.stdout.write(json.dumps(prove(*sys.argv[1:4], **json.loads(sys.argv[4]))))

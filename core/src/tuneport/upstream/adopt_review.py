@@ -1,4 +1,5 @@
-"""The review sheet of an adoption: what was proved, what a person must decide, what needs a GPU canary."""
+"""The review sheet of an adoption: what was proved, what a person must decide, what needs a GPU canary, and
+what is as well to know."""
 
 from __future__ import annotations
 
@@ -28,8 +29,11 @@ def document(adoption: Adoption) -> dict[str, Json]:
         "failed": list(_failed(adoption)),
         "decide": list(_decide(adoption)),
         "canary": list(_canary(adoption)),
+        "notes": list(_notes(adoption)),
         "verdicts": [{name: getattr(one, name) for name in one.__slots__} for one in adoption.verdicts],
         "methods": adoption.proof["methods"],
+        "commands": adoption.proof["commands"],
+        "oracle": adoption.proof["oracle"],
         "difference": difference.document(),
     }
 
@@ -44,6 +48,7 @@ def sheet(adoption: Adoption) -> str:
         _section("Failed", _failed(adoption)),
         _section("For a person to decide", _decide(adoption)),
         _section("For a GPU canary", _canary(adoption)),
+        _section("Notes", _notes(adoption)),
     ]
     return "\n".join(part for part in parts if part)
 
@@ -68,6 +73,17 @@ def _proved(adoption: Adoption) -> Iterator[str]:
             yield f"{row['method']}: {tried} bring no error that {adoption.base} does not bring"
             if not row["plan"]:
                 yield f"{row['method']}: its plan is that of {adoption.base}"
+    oracle, commands = adoption.proof["oracle"], adoption.proof["commands"]
+    if oracle["accepted"]:
+        names = ", ".join(oracle["accepted"])
+        yield f"the release's own parser, in {oracle['runtime']}, takes the starting command of {names}"
+    if oracle["entries"] and not oracle["unlike"]:
+        yield (
+            f"it holds what the surface says: names, defaults and choices of {oracle['keys']} keys of"
+            f" {oracle['entries']} entry points"
+        )
+    if commands["commands"]:
+        yield _counted(commands, adoption)
     same = [one for one in adoption.verdicts if one.how == "same code"]
     other = [one for one in adoption.verdicts if one.how == "other package"]
     gone = [one for one in adoption.verdicts if one.how == "no such key"]
@@ -98,7 +114,26 @@ def _failed(adoption: Adoption) -> Iterator[str]:
         yield from adoption.proof["problems"].splitlines()
 
 
+def _counted(commands: dict[str, Json], adoption: Adoption) -> str:
+    """How the commands of scripts fared, in one sentence."""
+    folders = ", ".join(commands["folders"])
+    count = f"{_some(commands['commands'], 'command')} in {_some(commands['scripts'], 'script')} of {folders}"
+    said = f"{commands['both']} without an error at {adoption.base} and at {adoption.release}"
+    same = f", {commands['neither']} with the same ones at both" if commands["neither"] else ""
+    return f"{count}: {said}{same}"
+
+
+def _some(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
 def _decide(adoption: Adoption) -> Iterator[str]:
+    oracle, commands = adoption.proof["oracle"], adoption.proof["commands"]
+    for method, why in oracle["refused"].items():
+        asked = f"the release's own parser, in {oracle['runtime']}"
+        yield f"{method}: {asked}, refuses its starting command: {why}"
+    yield from (f"the surface and the release's own parser differ: {line}" for line in oracle["unlike"])
+    yield from (f"an error at {adoption.release} alone: {line}" for line in commands["new"])
     sides = {
         "apart": f"as in {adoption.base} and unlike the release after it",
         "both sides": "as on both sides of it",
@@ -141,6 +176,21 @@ def _decide(adoption: Adoption) -> Iterator[str]:
 def _where(entries: Sequence[str], before: str = "") -> str:
     shown = ", ".join(entries[:3]) + (f" and {len(entries) - 3} more" if len(entries) > 3 else "")
     return before + shown if entries else ""
+
+
+def _notes(adoption: Adoption) -> Iterator[str]:
+    oracle, commands = adoption.proof["oracle"], adoption.proof["commands"]
+    if oracle["why"]:
+        yield oracle["why"]
+    for method, why in oracle["unasked"].items():
+        yield f"{method}: the release's own parser was not asked: {why}"
+    if commands["why"]:
+        yield f"no command was checked: {commands['why']}"
+    elif commands["folders"]:
+        read = f"{_some(commands['scripts'], 'script')} of {', '.join(commands['folders'])} read"
+        yield f"{read}; {commands['others']} of them start nothing of {adoption.framework}"
+    yield from (f"not read: {line}" for line in commands["unread"])
+    yield from (f"an error at {adoption.base} alone: {line}" for line in commands["gone"])
 
 
 def _canary(adoption: Adoption) -> Iterator[str]:

@@ -50,7 +50,7 @@ def obtain(what: str | Path, wanted: Mapping[str, str] = {}, release: str = "") 
             raise Invalid(f"there is no file {path}", code="upstream-name")
         return _archive(path, release)
     name = re.split(r"[=<>!~;\[ ]", str(what), maxsplit=1)[0]
-    if not _NAME.fullmatch(name):
+    if not _NAME.fullmatch(name) or path.is_file():
         message = f"{str(what)[:200]!r} is no NAME==VERSION, archive or folder that is there"
         raise Invalid(message, code="upstream-name", hint="for example acme==1.2, ./acme-1.2.whl or ./acme")
     return _archive(download.wheel(str(what), wanted.get("python", ""), wanted.get("platform", "")), release)

@@ -1,4 +1,5 @@
-"""Names that a release's code registers and a key takes: keys of a mapping, arguments of calls, documents."""
+"""Names that a release's code registers and a key takes: keys of a mapping, arguments of calls, fields of a
+class, documents."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from typing import Any
 import yaml
 
 from tuneport.errors import Invalid
+from tuneport.upstream.dataclasses import class_fields
 from tuneport.upstream.flags_over import called
 from tuneport.upstream.sources import Sources
 from tuneport.upstream.static import UNKNOWN, evaluate
@@ -22,8 +24,8 @@ def lists(sources: Sources, spec: Mapping[str, Mapping[str, Any]]) -> dict[str, 
 
     Args:
         spec: for each list one of `mapping` (full name of a module's mapping: its keys), `calls` with
-            `argument` and `under` (that argument of every such call in a folder), or `documents` (see
-            `_documents`).
+            `argument` and `under` (that argument, or else the first by position, of every such call in a
+            folder), `fields` (full name of a dataclass), or `documents` (see `_documents`).
 
     Raises:
         Invalid: what should hold the names is not there, or holds a name that is worked out.
@@ -41,8 +43,14 @@ def _names(sources: Sources, spec: Mapping[str, Any], read: Documents) -> set[st
         if not isinstance(held, dict):
             raise Invalid(f"{spec['mapping']} is no mapping that can be read", code="entry-undecided")
         return set(held)
+    if "fields" in spec:
+        module, _, name = spec["fields"].rpartition(".")
+        known = sources.find(module, name)
+        if known is None:
+            raise Invalid(f"no source root holds the class {spec['fields']}", code="entry-not-found")
+        return {item.name for item in class_fields(sources, known, {})}
     if "calls" in spec:
-        return set(_arguments(sources, spec["calls"], spec["argument"], spec["under"]))
+        return set(_arguments(sources, spec["calls"], spec.get("argument"), spec["under"]))
     return _documents(_folder(sources, spec["documents"]), spec, read)
 
 
@@ -53,20 +61,20 @@ def _folder(sources: Sources, name: str) -> Path:
     raise Invalid(f"no source root holds the folder {name}", code="entry-not-found")
 
 
-def _arguments(sources: Sources, name: str, argument: str, under: str) -> Iterator[str]:
+def _arguments(sources: Sources, name: str, argument: str | None, under: str) -> Iterator[str]:
     folder = _folder(sources, under)
     for path in sorted(folder.rglob("*.py")):
         module = ".".join((*under.split("/"), *path.relative_to(folder).with_suffix("").parts))
         tree = sources.tree(module)
         for node in ast.walk(tree) if tree else ():
             if isinstance(node, ast.Call) and called(node.func) == name:
-                for word in node.keywords:
-                    if word.arg == argument:
-                        value = evaluate(sources, module, word.value)
-                        if not isinstance(value, str):
-                            message = f"{module}: the name {ast.unparse(word.value)} is worked out"
-                            raise Invalid(message, code="entry-undecided")
-                        yield value
+                given = [word.value for word in node.keywords if word.arg == argument]
+                for word in given if argument else node.args[:1]:
+                    value = evaluate(sources, module, word)
+                    if not isinstance(value, str):
+                        message = f"{module}: the name {ast.unparse(word)} is worked out"
+                        raise Invalid(message, code="entry-undecided")
+                    yield value
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]

@@ -29,19 +29,6 @@ _CHATS = (
 )
 _META = "evalscope 1.14.1 evalscope/api/benchmark/meta.py, BenchmarkMeta._update"
 _FIXED = ("evaluation_version", "few_shot_mode", "allowed_few_shot_nums", "supports_choice")
-_FIELDS = (
-    "name", "dataset_id", "data_adapter", "output_types", "subset_list", "default_subset",
-    "few_shot_num", "few_shot_random", "train_split", "eval_split", "prompt_template",
-    "few_shot_prompt_template", "system_prompt", "choice_instructions", "query_template", "pretty_name",
-    "description", "paper_url", "data_statistics", "sample_example", "tags", "filters", "metric_list",
-    "aggregation", "primary_metric", "shuffle", "shuffle_choices", "force_redownload", "review_timeout",
-    "extra_params", "sandbox_config", "max_image_bytes", "dataset_revision", "hf_dataset_id",
-    "hf_dataset_revision", "local_path",
-)  # fmt: skip
-_FILTERS = (
-    "take_first", "take_first_k", "majority_vote", "regex", "regex_pos", "remove_whitespace",
-    "remove_until", "extract",
-)  # fmt: skip
 _LOCAL = ("general_qa", "general_mcq", "general_vqa", "general_vmcq", "general_fc")
 
 
@@ -167,7 +154,7 @@ def _evalscope(context: Context, lists: Mapping[str, frozenset[str]]) -> Iterato
             )
     for name in names:
         about = arguments.get(name)
-        yield from _about(context, name, about if isinstance(about, dict) else {})
+        yield from _about(context, lists, name, about if isinstance(about, dict) else {})
         if name in _LOCAL and not (isinstance(about, dict) and about.get("local_path")):
             message = f"{name} asks questions of your own, and no file is named"
             hint = f"set dataset_args.{name}.local_path to the folder of its files"
@@ -176,15 +163,18 @@ def _evalscope(context: Context, lists: Mapping[str, frozenset[str]]) -> Iterato
             )
 
 
-def _about(context: Context, name: str, about: Mapping[str, Json]) -> Iterator[Finding]:
+def _about(
+    context: Context, lists: Mapping[str, frozenset[str]], name: str, about: Mapping[str, Json]
+) -> Iterator[Finding]:
     """What dataset_args says of one benchmark: what is refused, and what nobody reads."""
     place = _at(context, "dataset_args")
+    known = lists.get("fields", frozenset()) | {"local_path"}
     for field in about:
         if field in _FIXED:
             message = f"dataset_args.{name} sets {field}, which is the benchmark's own to say"
             yield Finding("evalscope-dataset-field", "error", message, "delete it", *place, _META)
-        elif field not in _FIELDS:
-            close = closest(field, _FIELDS)
+        elif "fields" in lists and field not in known:
+            close = closest(field, known.difference(_FIXED))
             message = (
                 f"dataset_args.{name} sets {field}, and no benchmark has such a setting: nothing reads it"
             )
@@ -192,9 +182,9 @@ def _about(context: Context, name: str, about: Mapping[str, Json]) -> Iterator[F
             yield Finding("evalscope-dataset-field", "warning", message, hint, *place, _META)
     filters = about.get("filters")
     for word in filters if isinstance(filters, dict) else ():
-        if word not in _FILTERS:
-            close = closest(word, _FILTERS)
+        if word not in lists.get("filters", (word,)):
+            close = closest(word, lists["filters"])
             message = f"dataset_args.{name} filters answers by {word}, which is no filter of the release"
-            hint = f"did you mean {close}?" if close else f"there are {', '.join(_FILTERS)}"
+            hint = f"did you mean {close}?" if close else f"there are {', '.join(sorted(lists['filters']))}"
             source = "evalscope 1.14.1 evalscope/api/filter/filter.py, build_filter_ensemble"
             yield Finding("evalscope-filter", "error", message, hint, *place, source)

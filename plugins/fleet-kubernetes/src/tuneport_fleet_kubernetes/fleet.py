@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,17 +20,16 @@ from tuneport.settings import private_dir, state_dir
 
 from tuneport_fleet_kubernetes import kinds, kubeconfig
 from tuneport_fleet_kubernetes.api import Api, Missing, Taken
-from tuneport_fleet_kubernetes.names import JOB, KEY, ROLE, STORAGE, name_of
+from tuneport_fleet_kubernetes.names import JOB, KEY, ROLE, STORAGE, fitting, name_of
 from tuneport_fleet_kubernetes.settings import SETTINGS
 from tuneport_fleet_kubernetes.states import status
 
 if TYPE_CHECKING:
     from tuneport.types import LaunchPlan
 
-_BATCH = 100
-"""Jobs that one call asks about."""
 _LOOK = 3.0
 """Seconds between two questions about a job whose log is followed."""
+_SILENT = Status("UNKNOWN", "it says nothing of itself")
 
 
 class KubernetesFleet:
@@ -51,6 +50,11 @@ class KubernetesFleet:
             access = kubeconfig.find(self._settings.get("context", ""), self._settings.get("namespace", ""))
             self._found = Api(access, float(self._settings.get("timeout", 30)))
         return self._found
+
+    @staticmethod
+    def shown_folders(settings: Mapping[str, Any], _image: str, _mounts: Sequence[str]) -> list[str]:
+        """What pods see by `mounts` and the claim; what a policy mounts has to be among that."""
+        return [*settings.get("mounts", ()), STORAGE]
 
     def capabilities(self) -> Capabilities:
         from tuneport_fleet_kubernetes import check
@@ -145,14 +149,41 @@ class KubernetesFleet:
         return None
 
     def poll(self, handles: Sequence[str]) -> Mapping[str, Status]:
-        """One call per hundred jobs of a kind, and one more for those of which only their pods can tell."""
-        placed = {handle: self._placed(handle) for handle in handles}
+        """As few calls as names fit into for each kind, and for those of which only their pods can tell: of
+        usual names one call holds 250 and more."""
         found: dict[str, Status] = {}
-        for kind in dict.fromkeys(placed.values()):
-            mine = [handle for handle in handles if placed[handle] == kind]
-            for start in range(0, len(mine), _BATCH):
-                found |= self._poll(kind, mine[start : start + _BATCH])
+        unsure: dict[str, tuple[str, Mapping[str, Any]]] = {}
+        by_kind: dict[str, list[str]] = {}
+        for handle in handles:
+            by_kind.setdefault(self._placed(handle), []).append(handle)
+        for kind, mine in by_kind.items():
+            for handle, item in self._items(kind, mine).items():
+                said = self._gone(handle) if item is None else status(kind, item, None)
+                if said is not None:
+                    found[handle] = said
+                elif item is not None:
+                    unsure[handle] = kind, item
+        own: dict[str, list[Mapping[str, Any]]] = {}
+        for pod in self._listed(f"/api/v1/namespaces/{self.api.access.namespace}/pods", unsure):
+            own.setdefault(str((pod["metadata"].get("labels") or {}).get(JOB)), []).append(pod)
+        for handle, (kind, main) in unsure.items():
+            pods = own.get(name_of(handle.partition("@")[0]), [])
+            found[handle] = status(kind, main, pods) or _SILENT
         return found
+
+    def _items(self, kind: str, handles: Sequence[str]) -> dict[str, dict[str, Any] | None]:
+        """The main object of each submission of a kind; None where the cluster has none."""
+        items: list[dict[str, Any]] = []
+        if kind:
+            with contextlib.suppress(Missing):
+                items = self._listed(kinds.place(kind, self.api.access.namespace), handles)
+        known = {str((item.get("metadata") or {}).get("name")): item for item in items}
+        return {handle: known.get(name_of(handle.partition("@")[0])) for handle in handles}
+
+    def _listed(self, place: str, handles: Iterable[str]) -> list[dict[str, Any]]:
+        """The objects of these submissions at a path."""
+        names = (name_of(handle.partition("@")[0]) for handle in handles)
+        return [item for some in fitting(names) for item in self.api.objects(place, JOB, some)]
 
     def logs(self, handle: str, *, role: str, since: int = 0, follow: bool = False) -> Iterator[LogLine]:
         from tuneport_fleet_kubernetes import logs
@@ -261,7 +292,7 @@ class KubernetesFleet:
         stage.refuse_secrets(request["experiment"])
         claim, (job, attempt) = storage(self._settings), split_key(key)
         if claim is not None:
-            folder = Folder(claim / "jobs" / job / str(attempt))
+            folder = Folder(f"{claim}/jobs/{job}/{attempt}")
             disk.folder(folder.path, "job-folder")
             link = jobs_root() / job / str(attempt) / "output"  # where jobs that read it look
             if not link.is_symlink():
@@ -319,37 +350,6 @@ class KubernetesFleet:
                 f"{self.api.access.server} does not answer as Kubernetes does", code="fleet-answer"
             ) from None
         return item if known == key else None
-
-    def _poll(self, kind: str, handles: Sequence[str]) -> dict[str, Status]:
-        names = {handle: name_of(handle.partition("@")[0]) for handle in handles}
-        if not kind:
-            return {handle: self._gone(handle) for handle in handles}
-        namespace = self.api.access.namespace
-        try:
-            items = self.api.objects(kinds.place(kind, namespace), JOB, names.values())
-        except Missing:
-            items = []
-        known = {str((item.get("metadata") or {}).get("name")): item for item in items}
-        found: dict[str, Status] = {}
-        unsure = []
-        for handle, name in names.items():
-            item = known.get(name)
-            said = self._gone(handle) if item is None else status(kind, item, None)
-            if said is None:
-                unsure.append(handle)
-            else:
-                found[handle] = said
-        if unsure:
-            pods = self.api.objects(
-                f"/api/v1/namespaces/{namespace}/pods", JOB, [names[handle] for handle in unsure]
-            )
-            for handle in unsure:
-                name = names[handle]
-                own = [pod for pod in pods if (pod["metadata"].get("labels") or {}).get(JOB) == name]
-                found[handle] = status(kind, known[name], own) or Status(
-                    "UNKNOWN", "it says nothing of itself"
-                )
-        return found
 
     def _gone(self, handle: str) -> Status:
         """A submission of which the cluster has nothing."""

@@ -7,8 +7,6 @@ import binascii
 import json
 import os
 import ssl
-import subprocess
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -68,6 +66,8 @@ class Access:
                 context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
             certificate, key = self._pair()
             if certificate:
+                import tempfile
+
                 with tempfile.TemporaryDirectory() as private:  # OpenSSL reads them from files only
                     pair = Path(private, "pair.pem")
                     pair.touch(0o600)
@@ -184,7 +184,9 @@ def _read(file: Path) -> dict[str, Any]:
     import yaml
 
     try:
-        document = yaml.safe_load(file.read_text("utf-8"))
+        # Not `safe_load`, which is Python throughout: a kubeconfig holds certificates of many clusters.
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(file.read_text("utf-8"))
+        document = loader.get_single_data()
     except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
         raise Invalid(
             f"{file} cannot be read: {' '.join(str(error).split())[:200]}", code="kubeconfig"
@@ -206,6 +208,8 @@ def _content(entry: Mapping[str, Any], name: str, folder: Path) -> bytes:
 
 def _issue(program: Mapping[str, Any], access: Access) -> dict[str, Any]:
     """Ask the program of a kubeconfig's `exec` entry who this is (client.authentication.k8s.io)."""
+    import subprocess
+
     words = [str(program.get("command", "")), *map(str, program.get("args") or ())]
     if os.sep in words[0] and not os.path.isabs(words[0]):
         words[0] = str(access.folder / words[0])

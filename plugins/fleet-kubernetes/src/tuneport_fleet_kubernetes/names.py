@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 JOB, ROLE, NODES, KEY = "tuneport.io/job", "tuneport.io/role", "tuneport.io/nodes", "tuneport.io/key"
 """Labels of every object of a job: its name; on pods the role, and how many nodes have it. The key itself is
@@ -16,6 +16,8 @@ RANK, HEAD = "TUNEPORT_CLUSTER_NODE_RANK", "TUNEPORT_CLUSTER_HEAD_ADDR"
 PORT = "29500"
 """Pods have an address of their own, so every job can use the same one."""
 _LONGEST = 32  # with a role of 20 and their numbers, the pods of a JobSet have names of 63 at most
+_LINE = 7500
+"""Characters of names in a call: its first line stays below the 8 kB that a proxy before the API takes."""
 
 
 def name_of(key: str) -> str:
@@ -23,6 +25,21 @@ def name_of(key: str) -> str:
     if re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", key) and len(key) <= _LONGEST:
         return key
     return f"{slug(key)[: _LONGEST - 9].rstrip('-')}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
+
+
+def fitting(names: Iterable[str]) -> Iterator[list[str]]:
+    """The names, as many at a time as one call can ask about."""
+    some: list[str] = []
+    length = 0
+    for name in names:
+        wide = len(name) + len("%2C")
+        if length + wide > _LINE:
+            yield some
+            some, length = [], 0
+        some.append(name)
+        length += wide
+    if some:
+        yield some
 
 
 def slug(text: str) -> str:

@@ -30,7 +30,7 @@ def made(settings: Mapping[str, Json], plan: LaunchPlan, key: str, kind: str) ->
     for path in plan.mounts:
         seen(settings, path, f"{path}, which the site's policy mounts,")
     job, attempt = split_key(key)
-    place = Folder(Path(STORAGE) / "jobs" / job / str(attempt))
+    place = Folder(f"{STORAGE}/jobs/{job}/{attempt}")
     known = at_submit(place, job, attempt, "python3", PLACED)
 
     def resolve(ref: Ref) -> Value:

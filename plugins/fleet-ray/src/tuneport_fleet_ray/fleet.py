@@ -287,7 +287,7 @@ class RayFleet:
         if info is not None:
             return status(info)
         job, attempt = split_key(handle)
-        ran = read_exit(Folder(self._root() / job / str(attempt)))
+        ran = read_exit(Folder(f"{self._root()}/{job}/{attempt}"))
         if ran is not None:
             return ran
         folder = Folder.of(handle)

@@ -16,8 +16,9 @@ from tuneport.errors import Unavailable
 from tuneport.fleets.failure import NotStarted
 
 _KEPT = ("SLURM_CONF", "SLURM_JWT", "SLURM_CLUSTERS")
-_BATCH = 100
-"""Jobs that one call asks about."""
+_BATCH = 500
+"""Jobs that one call asks about. `squeue` loads what the controller has and picks from it by itself, so calls
+are what costs it something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,8 @@ class Engine:
         return dict(re.findall(r"(?:^| )([A-Za-z:/]+)=(\S*)", first))
 
     def accounting(self, keys: Iterable[str]) -> list[Row]:
-        """What the accounting remembers of these jobs; [] where there is none."""
+        """What the accounting remembers of these jobs; [] where there is none, and what it said until then
+        where it is switched off between two calls."""
         if not self.has("sacct"):
             return []
         since = datetime.fromtimestamp(time.time() - 90 * 86400).strftime("%Y-%m-%d")
@@ -138,7 +140,7 @@ class Engine:
             except Unavailable as error:
                 if error.code == "fleet-unreachable" and "disabled" not in error.message:
                     raise
-                return []
+                return rows
             rows += [row for line in said.splitlines() if (row := _account_row(line)) and row.key in some]
         return rows
 
@@ -199,16 +201,15 @@ def _time(text: str) -> float | None:
         return None
 
 
-_CONTACT = re.compile(
+_CONTACT = (
     r"unable to contact|connect failure|connection (refused|timed out)|socket timed out|zero bytes|"
     r"communication|backup controller|not responding|munge|authentication|could not establish a "
-    r"configuration source|resolve|try again",
-    re.IGNORECASE,
+    r"configuration source|resolve|try again"
 )
 
 
 def _is_contact(said: str) -> bool:
-    return _CONTACT.search(said) is not None
+    return re.search(_CONTACT, said, re.IGNORECASE) is not None
 
 
 def _advice(said: str) -> str:

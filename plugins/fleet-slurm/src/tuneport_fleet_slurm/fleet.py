@@ -43,6 +43,16 @@ class SlurmFleet:
         self._settings = dict(settings)
         self._engine = Engine(float(settings.get("timeout", 30)))
 
+    @staticmethod
+    def shown_folders(settings: Mapping[str, Any], image: str, mounts: Sequence[str]) -> list[str]:
+        """What jobs in containers see; the home folder and /tmp, too, where the site does not forbid that."""
+        if not (image or settings.get("containers")):
+            return []
+        every = ",".join((*settings.get("mounts", ()), *mounts)).split(",")  # one entry may hold several
+        binds = [[*bind.split(":"), ""] for bind in every if bind]
+        inside = [target or source for source, target, *_ in binds]
+        return [*inside, *map(str, _stores()), str(Path.home()), "/tmp"]  # noqa: S108 - on the nodes
+
     def capabilities(self) -> Capabilities:
         from tuneport_fleet_slurm import check
 
@@ -201,7 +211,7 @@ class SlurmFleet:
 
     def _folder(self, key: str) -> Folder:
         job, attempt = split_key(key)
-        return Folder(self._root() / job / str(attempt))
+        return Folder(f"{self._root()}/{job}/{attempt}")
 
     def _link(self, folder: Folder) -> None:
         """Let a job that refers to this one's output find it where all jobs are."""

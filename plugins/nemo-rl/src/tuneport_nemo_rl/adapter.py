@@ -19,7 +19,6 @@ from tuneport.types import (
     Finding,
     LaunchPlan,
     Location,
-    Origin,
     Ref,
     Value,
 )
@@ -36,15 +35,15 @@ class Adapter(DeclarativeAdapter):
 
     @hookimpl
     def validate(self, context: Context) -> Iterable[Finding]:
-        yield from params.check(context)
+        yield from super().validate(context)
         yield from data.check(context)
         yield from sizes.check(context)
 
     @hookimpl
     def bind_args(self, context: Context) -> Bindings | None:
-        values = {**params.values(context), **data.values(context)}
-        if context.request.model is not None:
-            values["policy.model_name"] = location_value(context.request.model)
+        bound = super().bind_args(context)
+        assert bound is not None
+        values = {**bound.values, **params.values(context), **data.values(context)}
         settings = {**context.own, **values}
         # The program runs in the release's own folder, so a file of the experiment needs its full path.
         values |= {
@@ -52,7 +51,10 @@ class Adapter(DeclarativeAdapter):
             for key, value in settings.items()
             if (name := relative_path(value)) in context.files and name
         }
-        return Bindings(values, Origin("request"))
+        return Bindings(values, bound.origin)
+
+    def case(self, context: Context) -> str:
+        return params.engine(context)
 
     @hookimpl
     def launch(self, context: Context) -> LaunchPlan | None:

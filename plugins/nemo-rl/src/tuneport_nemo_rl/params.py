@@ -1,14 +1,12 @@
-"""What parameters are in the release's own keys: by engine, and where one means several or part of one.
-No manifest: the engine chooses the keys, two parameters share a list, and a schedule is a list of objects.
+"""What parameters are in the release's own keys, where one means several or part of one.
+No manifest: two parameters share a list, a schedule is a list of objects, and an engine has two switches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-from tuneport.compiler.adapter import variant_keys, written
-from tuneport.types import Context, Finding, Json, Param
+from tuneport.types import Context, Json
 
 _BETAS = ("adam_beta1", "adam_beta2")
 _SCHEDULE = ("lr_schedule", "warmup_steps")
@@ -24,19 +22,9 @@ def engine(context: Context) -> str:
     return "megatron" if context.config.get("policy.megatron_cfg.enabled") is True else "dtensor"
 
 
-def keys(context: Context, param: Param) -> tuple[str, ...]:
-    """The keys that a parameter writes for the request's engine; none where it has no such setting."""
-    return variant_keys(context, param, engine(context))
-
-
 def values(context: Context) -> dict[str, Json]:
-    """Native keys for the request's parameters. Those that the engine cannot do are left out; `check`
-    says so."""
-    found: dict[str, Json] = {}
-    given = context.request.params
-    for name, value in given.items():
-        param = context.method.params[name]
-        found.update(written(context, param, value, keys(context, param)))
+    """Native keys of parameters that need more than the manifest writes for them."""
+    given, found = context.request.params, dict[str, Json]()
     if "engine" in given:
         found["policy.dtensor_cfg.enabled"] = given["engine"] == "dtensor"
         found["policy.megatron_cfg.enabled"] = given["engine"] == "megatron"
@@ -54,15 +42,6 @@ def values(context: Context) -> dict[str, Json]:
     elif "lr_schedule" in given and isinstance(steps := _steps(context), int):
         found["policy.megatron_cfg.scheduler.lr_decay_iters"] = steps
     return found
-
-
-def check(context: Context) -> Iterator[Finding]:
-    """Findings for parameters that the chosen engine has no key for."""
-    for name in context.request.params:
-        if not context.linted and not keys(context, context.method.params[name]):
-            message = f"{name} means nothing to the engine {engine(context)}"
-            hint = f"leave {name} out, or set engine to the other one"
-            yield Finding("nemo-rl-engine-parameter", "error", message, hint, name)
 
 
 def _setting(context: Context, name: str) -> Json:

@@ -23,7 +23,6 @@ class Adapter(DeclarativeAdapter):
 
     @hookimpl
     def validate(self, context: Context) -> Iterable[Finding]:
-        yield from params.check(context)
         yield from data.check(context)
         yield from rewards.check(context)
         yield from steps.check(context)

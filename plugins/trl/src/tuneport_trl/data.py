@@ -66,16 +66,9 @@ def files(context: Context) -> dict[str, FileSpec]:
 def check(context: Context) -> Iterator[Finding]:
     """Findings about data that the script could not be given, or would not read."""
     train, validation = context.request.train_data, context.request.validation_data
-    if context.config.get("datasets") and (train is not None or validation is not None):
-        flag = "--train-data" if train is not None else "--validation-data"
-        yield _error(
-            "trl-data-twice",
-            f"config.yaml mixes data under `datasets`, so {flag} would not be read",
-            "keep one of them; a mixture sets validation rows aside with test_split_size",
-            "datasets",
-        )
-        return
-    if train is None:  # a rule says that there is nothing to learn from
+    if context.linted and not context.config.get("datasets"):
+        yield from _file_named(context.config.get("dataset_name"))
+    if train is None or context.config.get("datasets"):  # rules say that no data, or a mixture, is read
         return
     if validation is not None:
         yield from _pair(context, train, validation)
@@ -89,6 +82,22 @@ def check(context: Context) -> Iterator[Finding]:
         )
     if file_format(train):
         yield from _names(context)
+
+
+def _file_named(name: Json) -> Iterator[Finding]:
+    """A file where the scripts take the name of a dataset: one of the hub, or a folder."""
+    if not isinstance(name, str) or name.startswith("hf://") or not file_format(Location("path", name)):
+        return
+    # What is neither absolute nor has two parts might still be the name of somebody's dataset.
+    path = name.startswith(("/", "./", "../", "~")) or "://" in name or name.count("/") > 1
+    yield Finding(
+        "trl-data-file",
+        "error" if path else "warning",
+        f"{name} is one file, and what is loaded by name is a dataset of the hub or a folder",
+        "name its folder, or list files in a configuration file under `datasets`, by data_files",
+        "dataset_name",
+        source="datasets 5.2.0 datasets/load.py, dataset_module_factory",
+    )
 
 
 def _pair(context: Context, train: Location, validation: Location) -> Iterator[Finding]:

@@ -5,10 +5,8 @@ No manifest: a parameter there gives all its keys one value, and never a key of 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 
-from tuneport.types import Context, Finding, Json
+from tuneport.types import Context, Json
 
 OURS = (
     *("validation_data", "bf16", "fp16", "save_strategy", "save_steps", "eval_strategy", "eval_steps"),
@@ -17,40 +15,6 @@ OURS = (
 """Keys that the declarative adapter would fill wrongly: they are written here instead."""
 REWARD = "reward"
 """The function that a reward file is asked for, unless another one is named."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Twice:
-    """Two parameters that write one native key."""
-
-    one: str
-    other: str
-    code: str
-
-
-_TWICE = (
-    _Twice("warmup_steps", "warmup_ratio", code="trl-warmup-twice"),
-    _Twice("preference_loss", "ipo", code="trl-loss-twice"),
-    _Twice("preference_loss", "nll_coef", code="trl-loss-twice"),
-    _Twice("preference_loss_weights", "nll_coef", code="trl-loss-twice"),
-    _Twice("reward_functions", "reward_function", code="trl-reward-twice"),
-    _Twice("mini_batch_size", "gradient_accumulation_steps", code="trl-batch-twice"),
-    _Twice("batch_size", "gradient_accumulation_steps", code="trl-batch-twice"),
-)
-
-
-def check(context: Context) -> Iterator[Finding]:
-    """Findings about parameters that write the same key. Of a command line each key tells of several."""
-    params = context.request.params
-    if context.linted:
-        return
-    for pair in _TWICE:
-        if pair.one in params and pair.other in params:
-            message = f"{pair.one} and {pair.other} are the same native key, and both are set"
-            yield Finding(pair.code, "error", message, "keep one", pair.other)
-    if "reward_function_name" in params and "reward_function" not in params:
-        message = "reward_function_name names a function and nothing says in which file"
-        yield Finding("trl-reward-twice", "error", message, "set reward_function", "reward_function_name")
 
 
 def values(context: Context) -> dict[str, Json]:

@@ -8,14 +8,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 
-from tuneport.compiler.adapter import DeclarativeAdapter, bound_value, location_value, locations, script_plan
+from tuneport.compiler.adapter import DeclarativeAdapter, location_value, script_plan
 from tuneport.compiler.ray_cluster import on_cluster
 from tuneport.hookspec import hookimpl
 from tuneport.types import (
     Bindings,
     Context,
     Finding,
-    Json,
     LaunchPlan,
     Location,
     Origin,
@@ -33,7 +32,7 @@ class Adapter(DeclarativeAdapter):
 
     @hookimpl
     def validate(self, context: Context) -> Iterable[Finding]:
-        yield from params.check(context)
+        yield from super().validate(context)
         yield from pools.check(context)
         yield from places.check(context)
         yield from steps.check(context)
@@ -47,16 +46,14 @@ class Adapter(DeclarativeAdapter):
 
     @hookimpl
     def bind_args(self, context: Context) -> Bindings | None:
-        values: dict[str, Json] = {**places.moved(context), **params.values(context)}
-        for flag, location in locations(context).items():
-            binding = context.method.spec.get("bind", {}).get(flag)
-            if binding is not None:
-                values[binding["key"]] = bound_value(location)
+        bound = super().bind_args(context)
+        assert bound is not None
+        values = {**bound.values, **params.values(context)}
         model, has_critic = context.request.model, "critic_learning_rate" in context.method.params
         if has_critic and model is not None and "critic.model.path" not in context.own:
             values["critic.model.path"] = location_value(model)
         values.update(places.files(context, values))
-        return Bindings(values, Origin("request"))
+        return Bindings(values, bound.origin)
 
     @hookimpl
     def topology(self, context: Context) -> Bindings | None:

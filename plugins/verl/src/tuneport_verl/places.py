@@ -1,4 +1,4 @@
-"""Files of the experiment that a configuration names, and keys that have moved.
+"""Files of the experiment that a configuration names.
 No manifest: a key there has a value, and not a place that is known once the job has a folder.
 
 Workers may start in another folder than the job, so a file of the experiment is named by its full place.
@@ -32,21 +32,6 @@ def files(context: Context, bound: Mapping[str, Json]) -> dict[str, Json]:
         for key in FILES
         if (name := relative_path(settings.get(key))) in context.files
     }
-
-
-def moved(context: Context) -> dict[str, Json]:
-    """Keys that the release still takes and no longer reads, under the names it reads. What is set under
-    the new name wins."""
-    found: dict[str, Json] = {}
-    for move in context.release.spec.get("moves", ()):
-        old, new = move["from"], move["to"]
-        for key, value in context.own.items():
-            if key != old and not key.startswith(f"{old}."):
-                continue
-            target = new + key.removeprefix(old)
-            if key in context.release.keys and target not in context.own and value is not None:
-                found[target] = value
-    return found
 
 
 def check(context: Context) -> Iterator[Finding]:

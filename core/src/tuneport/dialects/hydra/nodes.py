@@ -4,8 +4,6 @@ Nearly all that a release's files say is `${key}` or `${oc.select:key,default}`.
 here to the grammar, which reads everything else.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any, NamedTuple, TypeAlias
 
@@ -47,8 +45,8 @@ _NAMES = r"\.?[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*"
 _PLAIN = re.compile(
     rf"\$\{{(?:oc\.select:(?P<key>{_NAMES})(?:,[ \t]*(?P<default>.+))?|(?P<path>{_NAMES}))\}}", re.DOTALL
 )
-_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
-_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")
+_WORD = r"[A-Za-z_][A-Za-z0-9_-]*"
+_NUMBER = r"0|-?[1-9][0-9]{0,17}"
 _VALUES = {"null": None, "true": True, "false": False}
 
 
@@ -67,11 +65,11 @@ def plain(text: str) -> Text | None:
         return [Interpolation([], ["oc", "select"], arguments)]
     if word in ("[]", "{}"):
         default: Any = [] if word == "[]" else {}
-    elif _NUMBER.fullmatch(word):
+    elif re.fullmatch(_NUMBER, word):
         default = int(word)
     elif word.lower() in _VALUES:
         default = _VALUES[word.lower()]
-    elif _WORD.fullmatch(word) and word.lower() not in _READ_AS_VALUE:
+    elif re.fullmatch(_WORD, word) and word.lower() not in _READ_AS_VALUE:
         default = word
     else:
         inner = plain(word)
