@@ -25,7 +25,7 @@ from tuneport.cli.main import COMMANDS, help_text
 from tuneport.experiment.values import describe
 from tuneport.fleets.protocol import Fleet, State
 from tuneport.jobs.manager import Job
-from tuneport.registry import catalog, schemas
+from tuneport.registry import catalog, schemas, vocabulary
 from tuneport.workflow import Report
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -394,7 +394,7 @@ def test_a_frameworks_page_holds_all_that_its_manifests_say(path: Path) -> None:
                 assert describe(param) in cells[1].replace("&#124;", "|")
                 if param.has_default:
                     assert f"`{json.dumps(param.default)}` (method)" in cells[2]
-                assert cells[6].startswith(catalog.vocabulary()[name]["meaning"][1:50], 1)
+                assert cells[6].startswith(vocabulary.words()[name]["meaning"][1:50], 1)
             assert not [key for key in method.spec.get("identity", {}) if f"`{key}: " not in body]
             formats = method.spec.get("lifecycle", {}).get("export", {}).get("formats", [])
             assert not [name for name in formats if f"`{name}`" not in body]

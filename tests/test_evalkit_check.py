@@ -11,7 +11,7 @@ import pytest
 from tuneport import api, linter, workflow
 from tuneport.experiment.create import new_project
 from tuneport.experiment.findings import findings_text
-from tuneport.registry import catalog
+from tuneport.registry import surfaces
 from tuneport.types import Ref
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -107,7 +107,7 @@ def test_commands_compile_back_to_the_same_settings(
     ours = {"output_path", "log_samples", "work_dir", "no_timestamp", "model_args.pretrained"}
 
     def settings(checked: linter.Checked) -> dict[str, Any]:
-        keys = catalog.release("evalkit", checked.release, checked.entry).keys
+        keys = surfaces.release("evalkit", checked.release, checked.entry).keys
         own = {name: value for name, value in checked.context.own.items() if name not in ours}
         return {name: value for name, value in own.items() if name not in keys or value != keys[name].default}
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tuneport.dialects.hydra.grammar import GrammarError, parse_text
 from tuneport.dialects.hydra.nodes import plain
-from tuneport.registry import catalog
+from tuneport.registry import catalog, surfaces
 
 
 def texts(tree: Any) -> Iterator[str]:
@@ -23,7 +23,7 @@ def texts(tree: Any) -> Iterator[str]:
 def test_what_the_releases_say_is_read_alike() -> None:
     count = 0
     for version in catalog.releases("verl"):
-        for text in sorted(set(texts(catalog.surface("verl", version)))):
+        for text in sorted(set(texts(surfaces.of("verl", version)))):
             read = plain(text)
             if read is not None:
                 count += 1

@@ -23,7 +23,7 @@ from tuneport.errors import Invalid
 from tuneport.experiment.command_line import Invocation
 from tuneport.experiment.create import new_project, write_folder
 from tuneport.experiment.request import Flags
-from tuneport.registry import catalog
+from tuneport.registry import surfaces
 from tuneport.registry.plugins import Hooks
 from tuneport.types import Json, LaunchPlan, Ref
 
@@ -424,7 +424,7 @@ def test_hydra_composes_the_same_from_both(reward_files: Path) -> None:
     for number, record in enumerate(every if os.environ.get("HYPOTHESIS_PROFILE") == "long" else every[::4]):
         _, words = round_trip(record, reward_files / str(number))
         _, root = wheel("verl", record["version"])
-        entry = catalog.surface("verl", record["version"])["entries"][record["entry"]]
+        entry = surfaces.of("verl", record["version"])["entries"][record["entry"]]
 
         def composed(
             arguments: list[str], root: Path = root, entry: dict[str, Any] = entry, slug: str = record["slug"]

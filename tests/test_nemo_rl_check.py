@@ -20,7 +20,7 @@ from tuneport.dialects.hydra.read import Words, apply, read_overrides
 from tuneport.experiment import project as project_module
 from tuneport.experiment.create import new_project
 from tuneport.experiment.request import Flags
-from tuneport.registry import catalog
+from tuneport.registry import catalog, surfaces
 from tuneport.types import Finding, Json, Ref
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -78,7 +78,7 @@ def test_the_release_s_files_compose_to_what_upstream_merges() -> None:
     seen = set()
     for record in records():
         entry = record["entry"].removesuffix(".py").replace("/", ".")
-        keys = catalog.release("nemo-rl", "0.7.0", entry, {"--config": record["config_path"]}).keys
+        keys = surfaces.release("nemo-rl", "0.7.0", entry, {"--config": record["config_path"]}).keys
         ours = nested({name: key.default for name, key in keys.items() if not key.add})
         assert ours == record["config"], record["slug"]
         seen.add(record["config_path"])
@@ -152,7 +152,7 @@ def flags(made: workflow.Imported) -> dict[str, Any]:
 def theirs(record: dict[str, Any]) -> dict[str, Json]:
     """The record's merged document with the overrides applied, by its innermost keys, not resolved."""
     entry = record["entry"].removesuffix(".py").replace("/", ".")
-    keys = catalog.release("nemo-rl", "0.7.0", entry, {"--config": record["config_path"]}).keys
+    keys = surfaces.release("nemo-rl", "0.7.0", entry, {"--config": record["config_path"]}).keys
     words = Words()
     read_overrides(arguments(record), words)
     applied = apply(words.overrides, keys)

@@ -19,7 +19,7 @@ from tuneport.dialects import flags_read
 from tuneport.errors import Invalid, NotFound
 from tuneport.experiment import project as project_module
 from tuneport.experiment.create import new_project
-from tuneport.registry import catalog
+from tuneport.registry import catalog, surfaces
 from tuneport.types import Finding, Ref
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -83,7 +83,7 @@ def test_accepted_invocations_compile_back_to_the_same_configuration(
         entry = record["entry"]
         words = [str(word) for word in plan.commands[0].argv if not isinstance(word, Ref)]
         method = catalog.method(made.method, record["version"])
-        keys = catalog.release("openrlhf", record["version"], entry).keys
+        keys = surfaces.release("openrlhf", record["version"], entry).keys
         ours = effective(
             keys, {key: value for key, value in plan.config.items() if not isinstance(value, Ref)}
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tuneport.registry import catalog
+from tuneport.registry import catalog, surfaces
 
 LISTED = Path(__file__).resolve().parents[2] / "shared/research/anchor-params.json"
 # Keys of the release that are no parameter, each for a reason.
@@ -33,7 +33,7 @@ def offered(name: str) -> tuple[set[str], set[str]]:
         written |= {key for case in cases for keys in case.values() for key in keys}
         written |= {binding["key"] for binding in spec.get("bind", {}).values()}
         written |= {*spec.get("identity", {}), *spec.get("platform", {}), *spec.get("defaults", {})}
-        known |= set(catalog.release(framework, version, str(spec.get("entry", ""))).keys)
+        known |= set(surfaces.release(framework, version, str(spec.get("entry", ""))).keys)
     return written, known
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tuneport.registry import catalog
+from tuneport.registry import catalog, surfaces
 from tuneport.registry.plugins import Hooks
 from tuneport.types import Context, Location, Pool, Request, Topology
 
@@ -105,7 +105,7 @@ def test_plans_that_are_no_launch_are_wrapped_too(monkeypatch: pytest.MonkeyPatc
     method = catalog.method("pytorch/image-classification", "2.13.0")
     request = Request(env={"COST_CENTRE": "42"})
     pool = Topology((Pool("main", "cpu", 1, 1),), {})
-    context = Context(method, catalog.release("pytorch", "2.13.0"), request, pool, {}, {}, {}, {}, {})
+    context = Context(method, surfaces.release("pytorch", "2.13.0"), request, pool, {}, {}, {}, {}, {})
     made = hooks.export(context, Location("path", "/checkpoint"), "safetensors")
     assert made.action == "export" and made.mounts == ("/scratch",)
     assert made.labels == {"cost-centre": "42", "tuneport.policies": "site-rules"}

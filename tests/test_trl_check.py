@@ -20,7 +20,7 @@ from tuneport.dialects import dataclass_read
 from tuneport.errors import NotFound
 from tuneport.experiment import project as project_module
 from tuneport.experiment.create import new_project
-from tuneport.registry import catalog
+from tuneport.registry import catalog, surfaces
 from tuneport.types import Finding, Ref
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -118,7 +118,7 @@ def test_accepted_invocations_compile_back_to_the_same_configuration(
         flags = {name.removeprefix("--").replace("-", "_"): value for name, value in made.flags.items()}
         plan = api.Experiment(str(made.path)).plan(**flags)
         spec = catalog.method(made.method, release).spec
-        keys = catalog.release("trl", release, spec["entry"]).keys
+        keys = surfaces.release("trl", release, spec["entry"]).keys
         ours = effective(
             keys, {key: value for key, value in plan.config.items() if not isinstance(value, Ref)}
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 from tuneport.porting import moves
-from tuneport.registry import catalog
+from tuneport.registry import catalog, surfaces
 
 TRUTH = {
     (item["old"], item["new"]): item["moves"]
@@ -32,7 +32,7 @@ def test_a_flag_of_before_the_dots_is_found_by_every_name_it_has_now(
 
 def test_one_flag_that_became_two_is_left_to_a_person() -> None:
     steps = moves.between("openrlhf", "0.10.1", "0.11.2")
-    keys = catalog.release("openrlhf", "0.11.2", "openrlhf.cli.train_ppo_ray").keys
+    keys = surfaces.release("openrlhf", "0.11.2", "openrlhf.cli.train_ppo_ray").keys
     assert moves.destination("ref_reward_offload", steps, keys).names == ("ref.offload", "reward.offload")
     correction = moves.destination("enable_vllm_is_correction", steps, keys)
     assert correction.names == ("algo.advantage.is_correction_level",) and correction.notes

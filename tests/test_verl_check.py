@@ -19,7 +19,7 @@ from tuneport.dialects.hydra.read import take_apart as take_words
 from tuneport.dialects.hydra.render import render_overrides
 from tuneport.errors import Invalid, NotFound
 from tuneport.experiment.command_line import take_apart
-from tuneport.registry import catalog
+from tuneport.registry import surfaces
 
 sys.path.insert(0, str(Path(__file__).parent))
 from hydra_reference import Reference, wheel
@@ -89,7 +89,7 @@ def test_what_was_read_is_written_back_to_the_same_configuration() -> None:
     for record in chosen if os.environ.get("HYPOTHESIS_PROFILE") == "long" else chosen[::4]:
         _, root = wheel("verl", record["version"])
         checked = linter.check(command(record), linter.Asked("verl", record["version"]))
-        entry = catalog.surface("verl", record["version"])["entries"][record["entry"]]
+        entry = surfaces.of("verl", record["version"])["entries"][record["entry"]]
         words = [word for word in render_overrides({}, checked.context).argv if isinstance(word, str)]
 
         def composed(words: list[str], root: Path = root, entry: dict[str, Any] = entry) -> Any:

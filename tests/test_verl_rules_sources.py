@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import tuneport_verl
-from tuneport.registry import catalog
+from tuneport.registry import catalog, surfaces
 
 sys.path.insert(0, str(Path(__file__).parent))
 from hydra_reference import wheel
@@ -41,7 +41,7 @@ def sources() -> Iterator[tuple[str, str, str]]:
             yield release, rule["code"], rule["source"]
         for rule in inert:
             yield release, rule["key"], rule["source"]
-        for entry, keys in catalog.release("verl", release).spec["keys"].items():
+        for entry, keys in surfaces.release("verl", release).spec["keys"].items():
             for key, item in keys.items():
                 yield release, f"{entry} {key}", item["source"]
         for method, _, _ in catalog.methods("verl"):

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tuneport.dialects.hydra.compose import compose
 from tuneport.dialects.hydra.defaults import Choices, Tree
-from tuneport.registry import catalog
+from tuneport.registry import surfaces
 
 sys.path.insert(0, str(Path(__file__).parent))
 from hydra_reference import Reference, same, value, wheel
@@ -110,8 +110,8 @@ def test_every_entry_of_the_wheel_is_there() -> None:
 
 def test_a_group_that_only_the_files_search_path_reaches_is_chosen() -> None:
     entry = "verl.experimental.one_step_off_policy.main_ppo"
-    plain = catalog.release("verl", "0.9.0", entry)
-    chosen = catalog.release("verl", "0.9.0", entry, {"model_engine": "megatron"})
+    plain = surfaces.release("verl", "0.9.0", entry)
+    chosen = surfaces.release("verl", "0.9.0", entry, {"model_engine": "megatron"})
     assert chosen.composed is not None
     assert chosen.composed.chosen == {"model_engine": "megatron"}
     assert (

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tuneport.registry import catalog
+from tuneport.registry import catalog, vocabulary
 from tuneport.testing.vocabulary import conflicts
 
 METHODS = [row[0] for row in catalog.methods()]
-WORDS = catalog.vocabulary()
+WORDS = vocabulary.words()
 PROSE = {"title", "meaning", "description", "unit"}
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from tuneport.experiment.scripts import read_flags
 from tuneport.experiment.values import describe
-from tuneport.registry import catalog
+from tuneport.registry import catalog, surfaces, vocabulary
 from tuneport.types import Key, Method, Param
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -159,7 +159,7 @@ def _parameters(framework: str, methods: Sequence[str]) -> Iterator[str]:
     yield "`tp methods METHOD` shows one method's alone, `tp explain EXPERIMENT PARAMETER` a value's origin."
     yield ""
     yield from _columns(["parameter", "values", "default", "unit", "native key", "methods", "meaning"])
-    words = catalog.vocabulary()
+    words = vocabulary.words()
     for name in sorted({name for method in methods for name in _params(framework, method)}):
         rows: dict[tuple[str, ...], list[str]] = defaultdict(list)
         for method in methods:
@@ -276,7 +276,7 @@ def _surface(framework: str, version: str, method_id: str) -> Mapping[str, Key]:
         }
     method: Method = catalog.method(method_id, version)
     chosen = {**method.spec.get("defaults", {}), **method.spec.get("identity", {})}
-    return catalog.release(framework, version, method.spec["entry"], chosen).keys
+    return surfaces.release(framework, version, method.spec["entry"], chosen).keys
 
 
 def _some(having: Sequence[str], methods: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tuneport.errors import Invalid, NotFound
-from tuneport.registry import catalog, store
+from tuneport.registry import catalog, store, surfaces, vocabulary
 from tuneport.registry.digest import canonical, digest, digest_bytes
 
 from .core_support import MANIFESTS, SLOW, World, codes, forget, one
@@ -238,7 +238,7 @@ def test_a_second_source_may_add_methods_and_frameworks(world: World, tmp_path: 
     )
     forget()
     assert catalog.method("acme/extra").params["learning_rate"].keys == ("optim.lr",)
-    words = catalog.vocabulary()
+    words = vocabulary.words()
     assert words["fresh"]["meaning"] == "new"
     assert words["learning_rate"]["meaning"] != "other", "sources add words and change none"
     from tuneport.registry.sources import sources
@@ -246,9 +246,9 @@ def test_a_second_source_may_add_methods_and_frameworks(world: World, tmp_path: 
     assert any("gone" in problem for problem in sources()[1])
     (more / "vocabulary.yaml").write_text("parameters: [a]\n")
     forget()
-    assert "learning_rate" in catalog.vocabulary(), "a broken source costs nobody else their words"
-    assert "fresh" not in catalog.vocabulary()
-    [problem] = catalog.vocabulary_problems()
+    assert "learning_rate" in vocabulary.words(), "a broken source costs nobody else their words"
+    assert "fresh" not in vocabulary.words()
+    [problem] = vocabulary.problems()
     assert (problem.code, problem.file) == ("manifest-schema", str(more / "vocabulary.yaml"))
 
 
@@ -283,7 +283,7 @@ def test_unknown_names_get_the_close_ones(world: World) -> None:
         (lambda: catalog.method("acme/../acme/tune"), "method-unknown", ""),
         (lambda: catalog.methods("acne"), "framework-unknown", "acme"),
         (lambda: catalog.method("acme/tune", "1.0"), "release-unknown", "1.0.0"),
-        (lambda: catalog.release("acme", "9"), "release-unknown", "2.0.0"),
+        (lambda: surfaces.release("acme", "9"), "release-unknown", "2.0.0"),
     ]:
         with pytest.raises(NotFound) as caught:
             call()
@@ -293,12 +293,12 @@ def test_unknown_names_get_the_close_ones(world: World) -> None:
 
 
 def test_surfaces_are_read_for_the_entry_and_broken_ones_are_said(world: World) -> None:
-    release = catalog.release("acme", "1.0.0", "acme.tune")
+    release = surfaces.release("acme", "1.0.0", "acme.tune")
     key = release.keys["optim.name"]
     assert (key.types, key.default, key.choices, key.source) == (
         ("str",), "adam", ("adam", "sgd", "lion"), "acme/config.py:11",
     )  # fmt: skip
-    assert catalog.release("acme", "2.0.0", "acme.tune").keys["eval.when"].default == "no", (
+    assert surfaces.release("acme", "2.0.0", "acme.tune").keys["eval.when"].default == "no", (
         "an entry that moved"
     )
     acme = world.own_manifests()
@@ -318,7 +318,7 @@ def test_surfaces_are_read_for_the_entry_and_broken_ones_are_said(world: World) 
             path.write_text(text)
         forget()
         with pytest.raises(Invalid) as caught:
-            catalog.release("acme", "1.0.0", "acme.tune")
+            surfaces.release("acme", "1.0.0", "acme.tune")
         assert caught.value.code == code, text and text[:30]
 
 

@@ -11,7 +11,7 @@ from tuneport import api
 from tuneport.checks import sections
 from tuneport.dialects.flag_values import WHOLE
 from tuneport.experiment.create import new_project
-from tuneport.registry import catalog
+from tuneport.registry import catalog, vocabulary
 
 METHOD = """
 method: acme/run
@@ -55,7 +55,7 @@ def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> api.Experimen
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, "utf-8")
     monkeypatch.setenv("TUNEPORT_MANIFEST_PATH", str(tmp_path / "manifests"))
-    for cached in (catalog._cached_index, catalog.resolved, catalog.recipe_digest, catalog.vocabulary):
+    for cached in (catalog._cached_index, catalog.resolved, catalog.recipe_digest, vocabulary.words):
         cached.cache_clear()
     return api.open_project(new_project(tmp_path / "project")).new("first", "acme/run")
 

@@ -200,7 +200,7 @@ def test_shipped_expressions_are_decided_as_the_engine_decides_them() -> None:
 
 def _expressions(framework: str) -> set[str]:
     found = set()
-    for topic in catalog._index(framework)["rules"].values():
+    for topic in catalog.index_of(framework)["rules"].values():
         for rule in (*topic["doc"].get("rules", ()), *topic["doc"].get("inert", ())):
             found |= {rule[part] for part in ("when", "require", "unless") if part in rule}
     return found

@@ -37,7 +37,7 @@ from tuneport.experiment import command_line
 from tuneport.experiment import facts as facts_module
 from tuneport.experiment.command_line import Invocation
 from tuneport.experiment.findings import ordered
-from tuneport.registry import catalog
+from tuneport.registry import catalog, surfaces
 from tuneport.shell import open_questions
 from tuneport.shell.gaps import Gaps, open_, shown
 from tuneport.shell.reader import read
@@ -210,7 +210,7 @@ def _launched(run: Invocation, asked: Asked, error: NotFound) -> Checked | None:
 
 def _check(run: Invocation, asked: Asked) -> Checked:
     framework, version, entry = entries.find(run, asked.framework, asked.version)
-    surface_document = catalog.surface(framework, version)
+    surface_document = surfaces.of(framework, version)
     if entries.takes_flags(surface_document, entry):
         return _check_flags(framework, version, entry, run, asked)
     if surface_document["entries"][entry].get("chain"):
@@ -229,7 +229,7 @@ def _check(run: Invocation, asked: Asked) -> Checked:
         name = str(wanted.get("--config", ""))
         if name and tree.find(name.removesuffix(".yaml")) is None:  # one of those files
             findings += _against(asked.method, framework, version, entry, None)
-            return _unjudged(framework, catalog.release(framework, version, entry), entry, findings, run)
+            return _unjudged(framework, surfaces.release(framework, version, entry), entry, findings, run)
         certain = set(map(id, findings))
         checked = _composed(framework, version, entry, run, asked, [*findings, *found], wanted, overrides)
         said = [item if id(item) in certain else _unless(item) for item in checked.findings]
@@ -243,7 +243,7 @@ def _check_chain(framework: str, version: str, entry: str, run: Invocation, aske
     from tuneport.dialects.hydra import chain_read
 
     words = [word for word in run.arguments if not open_questions.is_free(word)]
-    found = chain_read.read(words, catalog.surface(framework, version)["files"])
+    found = chain_read.read(words, surfaces.of(framework, version)["files"])
     findings = list(found.findings)
     if found.missing or found.config == UNDECIDED:
         if found.missing and not findings:
@@ -251,8 +251,8 @@ def _check_chain(framework: str, version: str, entry: str, run: Invocation, aske
             hint = "run tp check where the file is"
             findings.append(Finding("config-not-here", "note", message, hint, "--config"))
         findings += _against(asked.method, framework, version, entry, None)
-        return _unjudged(framework, catalog.release(framework, version, entry), entry, findings, run)
-    release = catalog.release(framework, version, entry, {"--config": found.config})
+        return _unjudged(framework, surfaces.release(framework, version, entry), entry, findings, run)
+    release = surfaces.release(framework, version, entry, {"--config": found.config})
     applied = chain_read.applied(found, release.keys, _moves(release))
     findings += applied.findings
     return _judge(framework, release, entry, run, asked, applied, findings)
@@ -283,15 +283,15 @@ def _composed(
     """Findings for a program that composes its configuration from the chosen files."""
     if UNDECIDED in wanted.values():  # which keys there are depends on it
         findings += _against(asked.method, framework, version, entry, None)
-        return _unjudged(framework, catalog.release(framework, version, entry), entry, findings, run)
+        return _unjudged(framework, surfaces.release(framework, version, entry), entry, findings, run)
     try:
-        release = catalog.release(framework, version, entry, wanted)
+        release = surfaces.release(framework, version, entry, wanted)
     except Invalid as error:
         if not error.findings:
             raise
         # What the other words do depends on the files that they meet: nothing fair can be said of them.
         findings += [*error.findings, *_against(asked.method, framework, version, entry, None)]
-        release = catalog.release(framework, version, entry)
+        release = surfaces.release(framework, version, entry)
         return _unjudged(framework, release, entry, findings, run)
     applied = apply(overrides, release.keys, _moves(release))
     findings += applied.findings
@@ -300,8 +300,8 @@ def _composed(
 
 def _check_flags(framework: str, version: str, entry: str, run: Invocation, asked: Asked) -> Checked:
     """A program that takes flags, which say all there is to its configuration, or all but one file of it."""
-    release = catalog.release(framework, version, entry)
-    if catalog.surface(framework, version)["entries"][entry].get("parser", "argparse") == "argparse":
+    release = surfaces.release(framework, version, entry)
+    if surfaces.of(framework, version)["entries"][entry].get("parser", "argparse") == "argparse":
         from tuneport.dialects.flags_read import read as read_flags
 
         found = read_flags(entries.behind(run, entry), entries.switches(release.keys))

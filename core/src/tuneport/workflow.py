@@ -20,7 +20,7 @@ from tuneport.experiment.findings import failed, finding_to_json, ordered
 from tuneport.experiment.request import Asked, Flags, merge
 from tuneport.experiment.site import load_site
 from tuneport.experiment.yamlread import Document
-from tuneport.registry import catalog
+from tuneport.registry import catalog, surfaces
 from tuneport.registry.plugins import Hooks
 from tuneport.text import guess_anew
 from tuneport.types import (
@@ -177,11 +177,11 @@ def _based(
     findings), where the release's configuration is such a chain of files; else what was given."""
     native = asked.request.native
     entry = native.get("entry") or method.spec.get("entry", "")
-    if not catalog.outline(method.framework, version)["entries"].get(entry, {}).get("chain"):
+    if not surfaces.outline(method.framework, version)["entries"].get(entry, {}).get("chain"):
         return config, asked, []
     from tuneport.experiment.overlays import unroll
 
-    found = unroll(config, catalog.surface(method.framework, version)["files"])
+    found = unroll(config, surfaces.of(method.framework, version)["files"])
     more: dict[str, Json] = {}
     if found.base:
         more["config"] = ",".join(found.base)
@@ -212,12 +212,12 @@ def choose(
         wanted["--config"] = request.native["config"]
     entry = request.native.get("entry") or method.spec.get("entry", "")
     try:
-        return catalog.release(method.framework, version, entry, wanted), ()
+        return surfaces.release(method.framework, version, entry, wanted), ()
     except Invalid as error:
         if not error.findings:
             raise
         # What other keys do depends on the files they meet: nothing fair can be said of them.
-        bare = catalog.release(method.framework, version)
+        bare = surfaces.release(method.framework, version)
         return bare, tuple(error.findings)
 
 

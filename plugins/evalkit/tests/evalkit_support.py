@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tuneport import linter
 from tuneport.experiment.yamlread import read_yaml
-from tuneport.registry import catalog
+from tuneport.registry import surfaces
 
 HERE = Path(__file__).parent
 LM_EVAL, EVALSCOPE = "lm-eval-0.4.13", "evalscope-1.14.1"
@@ -54,7 +54,7 @@ def interpreter() -> Callable[[str, str], str]:
         from tuneport.runtimes.variants import pick
         from tuneport.runtimes.venvs import find_built
 
-        variant = pick(catalog.release(framework, release).spec, framework, "cpu")
+        variant = pick(surfaces.release(framework, release).spec, framework, "cpu")
         return str((find_built(variant) or install(variant, print)).interpreter)
 
     return find

@@ -19,7 +19,7 @@ from tuneport import api
 from tuneport.cli.group import tp
 from tuneport.experiment.create import new_project
 from tuneport.jobs.manager import Job
-from tuneport.registry import catalog
+from tuneport.registry import catalog, surfaces
 from tuneport.registry.schemas import problems, schema
 from tuneport_judge.rubric import digest
 
@@ -302,7 +302,7 @@ def test_the_surface_is_what_the_harness_itself_has(
     assert lines, done.stderr[-3000:]
     answer = json.loads(lines[0].removeprefix("ANSWER"))
     entry = catalog.method("evalkit/benchmark", release).spec["entry"]
-    held = catalog.release("evalkit", release, entry)
+    held = surfaces.release("evalkit", release, entry)
     assert set(answer["actions"]) == set(held.keys)
     for name, action in answer["actions"].items():
         key = held.keys[name]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from evalkit_support import CASES, EVALSCOPE, LM_EVAL, RELEASES, cases, check
 from tuneport.experiment.findings import findings_text
-from tuneport.registry import catalog
+from tuneport.registry import catalog, surfaces
 
 NAMES = {LM_EVAL: "lm-eval", EVALSCOPE: "evalscope"}
 
@@ -56,7 +56,7 @@ def test_every_rule_has_a_case(release: str) -> None:
     assert ours <= proved | {f"{name}-{rule}" for rule in CASES[name]["elsewhere"]}
     assert {entry["key"] for entry in inert} == {case["key"] for case in CASES[name]["inert"]}
     spec = catalog.method("evalkit/benchmark", release).spec
-    keys = catalog.release("evalkit", release, spec["entry"]).keys
+    keys = surfaces.release("evalkit", release, spec["entry"]).keys
     for rule in [*checks, *inert]:
         assert rule["key"] in keys or rule["key"].partition(".")[0] in keys, rule
         assert rule["source"].startswith((name.replace("-eval", "-eval "), f"{name} ", "vllm ")), rule

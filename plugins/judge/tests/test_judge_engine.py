@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tuneport.registry import catalog
+from tuneport.registry import surfaces
 from tuneport.runtimes.install import install
 from tuneport.runtimes.variants import pick
 from tuneport.runtimes.venvs import find_built
@@ -42,7 +42,7 @@ RUBRIC: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def interpreter() -> str:
-    spec = catalog.release("evalkit", "evalscope-1.14.1").spec
+    spec = surfaces.release("evalkit", "evalscope-1.14.1").spec
     variant = pick(spec, "evalkit", "cpu")
     return str((find_built(variant) or install(variant, print)).interpreter)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from openrlhf_support import RELEASES, arguments, cases, check, module
 from tuneport.experiment.findings import findings_text
-from tuneport.registry import catalog
+from tuneport.registry import catalog, surfaces
 
 RULES, INERT = cases("rules"), cases("inert")
 # About parameters, or about what is written down: test_openrlhf_plugin.py has them.
@@ -62,7 +62,7 @@ def test_every_rule_has_a_case(release: str) -> None:
 def test_rules_name_keys_of_every_entry_that_they_are_for(release: str) -> None:
     for row in catalog.methods("openrlhf"):
         spec = catalog.method(row[0], release).spec
-        keys = catalog.release("openrlhf", release, spec["entry"]).keys
+        keys = surfaces.release("openrlhf", release, spec["entry"]).keys
         checks, _ = catalog.rules("openrlhf", release, spec["rules"])
         for rule in checks:
             known = rule["key"] in keys or rule["key"].startswith("env.packages.")

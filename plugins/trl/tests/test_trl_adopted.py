@@ -14,7 +14,7 @@ import pytest
 from test_trl_plugin import TestTrl as Proved
 from trl_support import ADOPTED, ENTRIES, RELEASES, TOPICS, Workshop, base, cases, launched, question
 from tuneport.experiment.findings import findings_text
-from tuneport.registry import catalog
+from tuneport.registry import catalog, surfaces
 from tuneport.testing import FrameworkTests
 
 Ask = Callable[[str, Sequence[dict[str, Any]]], dict[str, Any]]
@@ -64,7 +64,7 @@ def test_none_of_them_is_what_anybody_gets_unasked() -> None:
 @pytest.mark.parametrize("release", ADOPTED)
 @pytest.mark.parametrize("method", ENTRIES)
 def test_every_key_that_a_method_or_a_rule_names_is_there(method: str, release: str) -> None:
-    keys = catalog.release("trl", release, ENTRIES[method]).keys
+    keys = surfaces.release("trl", release, ENTRIES[method]).keys
     known = catalog.method(f"trl/{method}", release)
     missing = [key for param in known.params.values() for key in param.keys if key not in keys]
     assert not missing
@@ -151,7 +151,7 @@ def test_surface_is_what_the_parser_holds(release: str, oracle: Ask, tmp_path: P
     blank = {"args": [], "files": {}, "folder": str(tmp_path), "stage": "surface"}
     answers = oracle(release, [{**blank, "id": entry, "entry": entry} for entry in ENTRIES.values()])
     for entry in ENTRIES.values():
-        keys_held, keys = answers[entry]["values"], catalog.release("trl", release, entry).keys
+        keys_held, keys = answers[entry]["values"], surfaces.release("trl", release, entry).keys
         assert set(keys) == set(keys_held)
         for name, key in keys.items():
             default, choices, required = keys_held[name]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from trl_support import BASE, ENTRIES, RELEASES, Workshop, launched, question, resolve
 from tuneport.dialects.dataclass_read import read
-from tuneport.registry import catalog
+from tuneport.registry import surfaces
 from tuneport.types import Key
 
 pytestmark = pytest.mark.engine
@@ -76,7 +76,7 @@ def test_surface_is_what_the_parser_holds(release: str, oracle: Ask, tmp_path: P
     blank = {"args": [], "files": {}, "folder": str(tmp_path), "stage": "surface"}
     answers = oracle(release, [{**blank, "id": entry, "entry": entry} for entry in ENTRIES.values()])
     for entry in ENTRIES.values():
-        held, keys = answers[entry]["values"], catalog.release("trl", release, entry).keys
+        held, keys = answers[entry]["values"], surfaces.release("trl", release, entry).keys
         # The manifest knows of one key that a file may hold what its annotation does not say.
         assert set(keys) == set(held)
         for name, key in keys.items():
@@ -104,7 +104,7 @@ def test_words_are_read_as_the_parser_reads_them(release: str, oracle: Ask, tmp_
     asked: dict[str, list[tuple[str, list[str]]]] = {}
     seen = set(OBJECTS)
     for entry in ENTRIES.values():
-        keys = catalog.release("trl", release, entry).keys
+        keys = surfaces.release("trl", release, entry).keys
         new = {name: key for name, key in keys.items() if (name, key.types, str(key.default)) not in seen}
         seen |= {(name, key.types, str(key.default)) for name, key in new.items()}
         for name, key in new.items():
@@ -124,7 +124,7 @@ def test_words_are_read_as_the_parser_reads_them(release: str, oracle: Ask, tmp_
     answers = oracle(release, cases)
     wrong = []
     for entry, lists in asked.items():
-        keys = catalog.release("trl", release, entry).keys
+        keys = surfaces.release("trl", release, entry).keys
         for (name, args), theirs in zip(lists, answers[entry]["answers"], strict=True):
             applied = read(args, keys).read.applied
             refused = any(finding.severity == "error" for finding in applied.findings)
@@ -147,7 +147,7 @@ def test_every_value_arrives_as_it_was_written(
     questions, wanted = [], {}
     for number in range(140):
         method = list(ENTRIES)[number % len(ENTRIES)]
-        known = catalog.release("trl", release, ENTRIES[method]).keys.items()
+        known = surfaces.release("trl", release, ENTRIES[method]).keys.items()
         keys = [key for name, key in known if name not in SKIPPED]
         config = {key.name: value(draw, key) for key in draw.sample(keys, 12)}
         compiled = workshop.compile(release, config, method=method)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from trl_support import ENTRIES, RELEASES, TOPICS, Workshop, base, cases
 from tuneport.experiment.findings import findings_text
-from tuneport.registry import catalog
+from tuneport.registry import catalog, surfaces
 from tuneport.types import Finding
 
 RULES = cases("rules")
@@ -79,7 +79,7 @@ def test_every_topic_of_every_method_is_proved() -> None:
 @pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize("method", TOPICS)
 def test_rules_name_keys_of_the_surface_and_their_source(method: str, release: str) -> None:
-    keys = catalog.release("trl", release, ENTRIES[method]).keys
+    keys = surfaces.release("trl", release, ENTRIES[method]).keys
     checks, inert = catalog.rules("trl", release, catalog.method(f"trl/{method}").spec["rules"])
     for rule in [*checks, *inert]:
         package = rule["key"].startswith("env.packages.")

@@ -196,12 +196,12 @@ def interpreter() -> Callable[[str], str]:
 
     @cache
     def find(release: str) -> str:
-        from tuneport.registry import catalog
+        from tuneport.registry import surfaces
         from tuneport.runtimes.install import install
         from tuneport.runtimes.variants import pick
         from tuneport.runtimes.venvs import find_built
 
-        variant = pick(catalog.release("trl", release).spec, "trl", "cpu")
+        variant = pick(surfaces.release("trl", release).spec, "trl", "cpu")
         return str((find_built(variant) or install(variant, print)).interpreter)
 
     return find

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from tuneport.errors import NotFound, TuneportError
 from tuneport.experiment.command_line import Invocation
-from tuneport.registry import catalog
+from tuneport.registry import catalog, surfaces
 from tuneport.text import closest
 from tuneport.types import Json, Key
 
@@ -17,7 +17,7 @@ NEAR = "did you mean "
 def readable(framework: str, version: str = "") -> bool:
     """Whether any command of a framework can be checked, by its default release unless told otherwise."""
     try:
-        entries = catalog.surface(framework, version or catalog.default_release(framework)).get("entries", {})
+        entries = surfaces.of(framework, version or catalog.default_release(framework)).get("entries", {})
     except TuneportError:
         return False
     return any({"config", "parser"} & item.keys() for item in entries.values())
@@ -51,7 +51,7 @@ def find(run: Invocation, wanted: str, release: str) -> tuple[str, str, str]:
     known_entries: list[str] = []
     for framework, version in _places(wanted, release):
         try:
-            surface = catalog.surface(framework, version)
+            surface = surfaces.of(framework, version)
         except TuneportError:
             if wanted:
                 raise

@@ -3,7 +3,7 @@ settings where that is not as they are written."""
 
 from __future__ import annotations
 
-from tuneport.registry import catalog
+from tuneport.registry import catalog, surfaces
 from tuneport.types import Context, Json, Method
 
 Rules = list[dict[str, Json]]
@@ -20,7 +20,7 @@ def unrun(framework: str, version: str = "") -> list[Method]:
         if not row[2]
     ]
     run = {entry for spec in specs for entry in (spec.get("entry"), *spec.get("entries", ()))}
-    entries = catalog.surface(framework, version).get("entries", {})
+    entries = surfaces.of(framework, version).get("entries", {})
     found = (catalog.program(framework, version, entry) for entry in entries if entry not in run)
     return [method for method in found if method is not None]
 

@@ -176,7 +176,7 @@ def _method(method_id: str, version: str, as_json: bool) -> None:
 
 def _parameter(method_id: str, name: str, version: str, as_json: bool) -> None:
     from tuneport.experiment.values import closest_parameter, describe
-    from tuneport.registry import catalog
+    from tuneport.registry import catalog, vocabulary
 
     method = catalog.method(method_id, version)
     if name not in method.params:
@@ -187,7 +187,7 @@ def _parameter(method_id: str, name: str, version: str, as_json: bool) -> None:
             hint = f"it is a native key, which the parameter {owner} writes: tp explain {method_id} {owner}"
         raise NotFound(f"{method_id} has no parameter {name!r}", code="param-unknown", hint=hint)
     param = method.params[name]
-    word = catalog.vocabulary().get(name, {})
+    word = vocabulary.words().get(name, {})
     options = method.spec.get("explain", {}).get("options", {}).get(name, {})
     if as_json:
         document = {"method": method_id, "parameter": name, "meaning": word.get("meaning", "")}

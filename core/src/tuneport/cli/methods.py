@@ -145,12 +145,12 @@ def _list(framework: str, as_json: bool) -> None:
 
 def _show(method_id: str, version: str, as_json: bool) -> None:
     from tuneport.experiment.values import describe
-    from tuneport.registry import catalog
+    from tuneport.registry import catalog, vocabulary
 
     method = catalog.method(method_id, version)
     version = version or catalog.default_release(method.framework)
     spec = method.spec
-    words = catalog.vocabulary()
+    words = vocabulary.words()
     if as_json:
         params: dict[str, Json] = {
             name: {

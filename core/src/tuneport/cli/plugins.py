@@ -15,7 +15,7 @@ def command(no_load: bool, refresh: bool, as_json: bool) -> None:
     """List installed plugins; one that is broken is a row that says why."""
     from tuneport.errors import Untrusted
     from tuneport.experiment.findings import finding_to_json, findings_text
-    from tuneport.registry import catalog, plugins, scan, sources
+    from tuneport.registry import catalog, plugins, scan, sources, vocabulary
     from tuneport.types import Finding
 
     if refresh:
@@ -27,7 +27,7 @@ def command(no_load: bool, refresh: bool, as_json: bool) -> None:
             broken += catalog.problems(framework)
         except Untrusted as error:  # the rows say what the site does not trust
             broken.append(Finding(error.code, "error", error.message, error.hint))
-    broken += catalog.vocabulary_problems()
+    broken += vocabulary.problems()
     found, missing = sources.sources()
     folders = [source.folder for source in found if source.owner == str(source.folder)]
     if as_json:

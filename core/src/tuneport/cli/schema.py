@@ -29,10 +29,10 @@ def command(name: str, as_json: bool) -> None:
 def _config_schema(method_id: str) -> dict[str, object]:
     """What config.yaml of a method may hold, from the surface of its default release."""
     from tuneport.checks.ownership import owners
-    from tuneport.registry import catalog, schemas
+    from tuneport.registry import catalog, schemas, surfaces
 
     method = catalog.method(method_id)
-    release = catalog.release(method.framework, "", method.spec.get("entry", ""))
+    release = surfaces.release(method.framework, "", method.spec.get("entry", ""))
     owned = {name for name, _ in owners(method)}
     names = {
         "int": "integer",

@@ -115,9 +115,9 @@ def _natives(method: Method) -> dict[str, str]:
 def closest_parameter(name: str, method: Method) -> str:
     """The parameter that somebody meant: one that the vocabulary says goes by this name too, one whose native
     key ends in it, then one that is spelt alike; empty where there is none."""
-    from tuneport.registry import catalog
+    from tuneport.registry import vocabulary
 
-    words = catalog.vocabulary()
+    words = vocabulary.words()
     asked = name.lower().replace("-", "_")
     for known in method.params:
         if asked in words.get(known, {}).get("also", ()):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from tuneport.experiment import import_parts as parts
-from tuneport.registry import catalog
+from tuneport.registry import vocabulary
 from tuneport.types import Context, Json, Method, Ref
 
 PERSON = ("config.yaml", "job.yaml", "--set", "native.append")
@@ -64,7 +64,7 @@ def summed(said: Mapping[str, Said]) -> dict[str, Said]:
 
 @cache
 def _sums() -> Mapping[str, list[str]]:
-    return {name: word["sum"] for name, word in catalog.vocabulary().items() if "sum" in word}
+    return {name: word["sum"] for name, word in vocabulary.words().items() if "sum" in word}
 
 
 def _number(said: Said | None) -> int | None:
@@ -81,10 +81,10 @@ def _by_person(context: Context, key: str) -> bool:
 def shapes_result() -> frozenset[str]:
     """Parameters that change what is learned, rather than where or how fast: two experiments that agree on
     them can be compared."""
-    return frozenset(name for name, word in catalog.vocabulary().items() if word.get("result"))
+    return frozenset(name for name, word in vocabulary.words().items() if word.get("result"))
 
 
 @cache
 def own_words() -> frozenset[str]:
     """Parameters whose values are names that each framework chooses for itself."""
-    return frozenset(name for name, word in catalog.vocabulary().items() if word.get("names"))
+    return frozenset(name for name, word in vocabulary.words().items() if word.get("names"))

@@ -10,7 +10,7 @@ from typing import Literal
 from tuneport.compiler.convert import DEVICES, is_converted
 from tuneport.experiment import values
 from tuneport.porting.canonical import Said, own_words, shapes_result
-from tuneport.registry import catalog
+from tuneport.registry import vocabulary
 from tuneport.types import Json, Method
 
 SAID = "the batch says it, in its own unit"
@@ -40,7 +40,7 @@ def carried(
     """
     params: dict[str, Json] = {}
     rows: list[Row] = []
-    for name in catalog.vocabulary():
+    for name in vocabulary.words():
         if name not in said or not (said[name].asked or name in shapes_result()):
             continue
         if name not in before and not said[name].asked and is_off(name, said):
@@ -62,7 +62,7 @@ def carried(
 
 
 def _row(name: str, said: Mapping[str, Said], source: Method, target: Method) -> Row:
-    value, word = said[name].value, catalog.vocabulary()[name]
+    value, word = said[name].value, vocabulary.words()[name]
     switch = word.get("switch", "")
     if switch in target.params and switch not in said and is_off(name, said):
         return Row(name, value, "off", f"{target.id} says so by {switch}")
@@ -98,13 +98,13 @@ def _forms(value: Json, schema: Mapping[str, Json]) -> Iterator[Json]:
 def alike(name: str, value: Json) -> list[Json]:
     """The words for the same thing, this one among them, of a parameter whose words are known (`same` of the
     vocabulary)."""
-    groups = catalog.vocabulary()[name].get("same", ())
+    groups = vocabulary.words()[name].get("same", ())
     return next((list(group) for group in groups if value in group), [])
 
 
 def is_off(name: str, said: Mapping[str, Said]) -> bool:
     """Whether a parameter is off: false, or the number that says `not at all`, or its own switch is off."""
-    word = catalog.vocabulary()[name]
+    word = vocabulary.words()[name]
     value = said[name].value if name in said else None
     nothing = value is False or ("neutral" in word and value == word["neutral"])
     return nothing or ("switch" in word and is_off(word["switch"], said))
@@ -132,7 +132,7 @@ def _switches(
     """Switches that only the target has: on where what they turn on is there and is not nothing; off where
     they would be on."""
     for name, one in said.items():
-        word = catalog.vocabulary()[name]
+        word = vocabulary.words()[name]
         switch = word.get("switch", "")
         if "neutral" in word and name in target.params and switch in target.params and switch not in said:
             on = one.value != word["neutral"]
@@ -146,7 +146,7 @@ def _neutral(
     """What only the target has, where its default would change what is learned: it is told to do nothing."""
     now = {**before, **_as_said(params)}
     for name in target.params:
-        word = catalog.vocabulary()[name]
+        word = vocabulary.words()[name]
         if name in said or name in params or name not in before or not word.get("result"):
             continue
         if "neutral" not in word or is_off(name, now) or _is_spoken_for(name, {**params, name: None}, target):

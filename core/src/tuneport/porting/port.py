@@ -21,7 +21,7 @@ from tuneport.experiment.yamlread import read_yaml
 from tuneport.porting import canonical
 from tuneport.porting.arithmetic import per_step
 from tuneport.porting.carry import Row, carried, is_off
-from tuneport.registry import catalog
+from tuneport.registry import catalog, vocabulary
 from tuneport.types import Context, Finding, Json, Method
 
 MEASURES = "benchmark"
@@ -151,7 +151,7 @@ def _same_kind(source: Method, target: Method) -> None:
 def _lost(rows: Sequence[Row], target: Method) -> Iterator[Finding]:
     """A warning for each term of the objective that is at work here and has no counterpart there."""
     for row in rows:
-        word = catalog.vocabulary()[row.name]
+        word = vocabulary.words()[row.name]
         if row.how == "no counterpart" and word.get("result") and row.value != word.get("neutral", row.value):
             message = (
                 f"`{row.name}` {row.value} stays behind: {word['meaning']}. {target.id} trains without it"
@@ -219,7 +219,7 @@ def _by_default(
     for name, value in only.items():
         if is_off(name, after):
             continue
-        kin = [other for other in behind if name in catalog.vocabulary()[other].get("shares", ())]
+        kin = [other for other in behind if name in vocabulary.words()[other].get("shares", ())]
         keys = params[name].keys if name in params else ()
         held = [key for key in keys if key not in read and source.config.get(key) is not None]
         if kin:

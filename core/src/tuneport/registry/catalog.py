@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +12,14 @@ from tuneport.errors import Invalid, NotFound, TuneportError, Untrusted
 from tuneport.registry.index import BINDING, Index, index
 from tuneport.registry.sources import framework_folders, keep_listing
 from tuneport.text import closest
-from tuneport.types import Composed, Finding, Json, Key, Method, Param, Release
+from tuneport.types import Finding, Json, Method, Param
 
 # What a method says about itself without changing what runs: left out of its digest.
 _PROSE = ("title", "summary", "papers", "explain", "metrics", "starts_from", "extends")
 _TALK = ("note", "hint", "say", "source")  # of a parameter, binding, rule or move
 _TALK_MAPS = ("reserved", "requires_files")  # key -> sentence
 _OWN = ("method", "title")
-FLAG = ("style", "action", "nargs", "dest", "converter", "reads", "items", "bare", "const", "also")
-"""How a command line says a key, in a surface."""
 MAX_EXTENDS = 50
-_MAX_SURFACE = 16 * 1024 * 1024
 
 
 def frameworks() -> list[str]:
@@ -33,7 +29,7 @@ def frameworks() -> list[str]:
 
 def releases(framework: str) -> list[str]:
     """The framework's releases, oldest first, opt-in ones included."""
-    return in_order(_index(framework)["releases"])
+    return in_order(index_of(framework)["releases"])
 
 
 def in_order(titles: Iterable[str]) -> list[str]:
@@ -84,7 +80,7 @@ def release_file(framework: str, version: str) -> Path:
         NotFound: no such release.
     """
     release_spec(framework, version)
-    return Path(_index(framework)["releases"][version]["file"])
+    return Path(index_of(framework)["releases"][version]["file"])
 
 
 def release_spec(framework: str, version: str) -> Mapping[str, Json]:
@@ -93,7 +89,7 @@ def release_spec(framework: str, version: str) -> Mapping[str, Json]:
     Raises:
         NotFound: no such release; those that exist are named.
     """
-    if version not in _index(framework)["releases"]:
+    if version not in index_of(framework)["releases"]:
         known = releases(framework)
         raise NotFound(
             f"{framework} has no release {version!r} here; there are {', '.join(known) or 'none'}",
@@ -101,169 +97,6 @@ def release_spec(framework: str, version: str) -> Mapping[str, Json]:
             hint=f"--framework-version {default_release(framework)} is the default" if known else "",
         )
     return _doc(framework, "releases", version)
-
-
-def release(framework: str, version: str = "", entry: str = "", choices: Mapping[str, Json] = {}) -> Release:
-    """A release with the surface keys of `entry` (none where it is empty or the release has no surface).
-
-    Args:
-        choices: for a release that composes its configuration, values by key. Those that name a group
-            choose its option; `--config` names another primary configuration, `+GROUP` adds a choice,
-            `~GROUP` takes one out. Every other key is ignored.
-
-    Raises:
-        Invalid: the surface is missing or damaged, or the release would refuse the choices.
-    """
-    version = version or default_release(framework)
-    spec = release_spec(framework, version)
-    if not entry or not spec.get("surface"):
-        return Release(framework, version, spec, {})
-    keys, composed = _surface(framework, spec, entry, choices)
-    return Release(framework, version, spec, keys, composed, outline(framework, version)["lists"])
-
-
-def _surface(
-    framework: str, spec: Mapping[str, Json], entry: str, choices: Mapping[str, Json]
-) -> tuple[dict[str, Key], Composed | None]:
-    """The keys of one entry point of a release, and how they came to be.
-
-    Raises:
-        Invalid: the surface file is missing, damaged or has no such entry, or the choices are impossible.
-    """
-    version, program = spec["release"], spec.get("entries", {}).get(entry, entry)
-    known = spec.get("keys", {}).get(entry, {})
-    try:
-        if outline(framework, version)["entries"][program]["composed"]:
-            return _composed(framework, version, entry, program, choices)
-        items = surface(framework, version)["entries"][program]["keys"]
-        return _corrected({name: surface_key(name, facts) for name, facts in items.items()}, known), None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        why = f"{type(error).__name__}: {error}"
-        message = f"the surface {spec['surface']} of {framework} has no usable entry {entry!r} ({why})"
-        raise Invalid(message, code="surface-broken") from error
-
-
-def _composed(
-    framework: str, version: str, entry: str, program: str, choices: Mapping[str, Json]
-) -> tuple[dict[str, Key], Composed]:
-    """The keys of an entry point whose configuration is composed, and how they came to be."""
-    from tuneport.dialects.hydra.choices import CONFIG, is_group
-
-    groups = outline(framework, version)["entries"][program].get("groups", ())
-    asked = tuple(
-        (key, value)
-        for key, value in sorted(choices.items())
-        if isinstance(value, str) and (key == CONFIG or is_group(groups, key.lstrip("+~").partition("@")[0]))
-    )
-    digest = _surface_entry(framework, version)["digest"]
-    return _composition(framework, version, entry, program, asked, digest)
-
-
-@lru_cache(maxsize=64)
-def _composition(
-    framework: str, version: str, entry: str, program: str, asked: tuple[tuple[str, str], ...], digest: str
-) -> tuple[dict[str, Key], Composed]:
-    """What was composed before for the same choices, read back; else composed and kept."""
-    from tuneport.registry import compositions
-
-    place = compositions.place_of(framework, version, program, asked)
-    key = [digest, program, [list(choice) for choice in asked]]
-    found = compositions.load(place, key)
-    if found is None:
-        from tuneport.dialects.hydra.surface import composed_surface
-
-        document = surface(framework, version)
-        found = composed_surface(document, document["entries"][program], dict(asked))
-        compositions.save(place, key, found)
-    keys, composed = found
-    return _corrected(keys, release_spec(framework, version).get("keys", {}).get(entry, {})), composed
-
-
-@cache
-def outline(framework: str, version: str) -> dict[str, Json]:
-    """What is small in the surface document of a release; see `compositions.outline`.
-
-    Raises:
-        Invalid: the file is missing or damaged.
-    """
-    from tuneport.registry import compositions, store
-
-    if not release_spec(framework, version).get("surface"):
-        return compositions.outline({})
-    entry = _surface_entry(framework, version)
-    place = f"outline-{framework}-{store.hash_text(version):x}"
-    kept: dict[str, Json] | None = store.load(place, entry["digest"])
-    if kept is None:
-        kept = compositions.outline(surface(framework, version))
-        store.save(place, entry["digest"], kept)
-    return kept
-
-
-def _corrected(keys: dict[str, Key], known: Mapping[str, Mapping[str, Json]]) -> dict[str, Key]:
-    """The keys with what the manifest of the release knows better: a key that code reads and no file
-    holds, which has to be added, and types that a default does not show."""
-    if not known:
-        return keys
-    found = dict(keys)
-    for name, item in known.items():
-        here = keys.get(name)
-        if here is None:
-            found[name] = surface_key(name, item)._replace(add=True)
-        else:
-            found[name] = here._replace(types=tuple(item["types"]), inferred=False)
-    return found
-
-
-def surface(framework: str, version: str) -> dict[str, Any]:
-    """The surface document of a release, which must not be changed; empty where it publishes none.
-
-    Raises:
-        Invalid: the file is missing or damaged.
-    """
-    spec = release_spec(framework, version)
-    if not spec.get("surface"):
-        return {}
-    found = _surface_entry(framework, version)
-    try:
-        return _surface_document(found["file"], found["digest"])
-    except (OSError, ValueError, RecursionError) as error:
-        message = f"the surface {spec['surface']} of {framework} cannot be read: {error}"
-        raise Invalid(message, code="surface-broken") from error
-
-
-def _surface_entry(framework: str, version: str) -> dict[str, Any]:
-    """What the index holds of a release's surface file: where it is and its digest.
-
-    Raises:
-        Invalid: the file is missing or damaged.
-    """
-    name = release_spec(framework, version)["surface"]
-    found: dict[str, Any] | None = _index(framework)["surfaces"].get(name)
-    if found is None:
-        message = f"{framework} {version} names the surface {name}, which is not there"
-        raise Invalid(message, code="surface-missing")
-    _usable(found, name)
-    return found
-
-
-@lru_cache(maxsize=8)
-def _surface_document(file: str, _digest: str) -> dict[str, Any]:
-    """A surface file. It may be kept: its digest is part of what it is known by."""
-    document: dict[str, Any] = json.loads(Path(file).read_bytes())
-    return document
-
-
-def surface_key(name: str, item: Mapping[str, Json]) -> Key:
-    """A key of a surface from what the file says of it."""
-    return Key(
-        name,
-        tuple(item["types"]),
-        item.get("default"),
-        bool(item.get("required", False)),
-        tuple(item.get("choices", ())),
-        item.get("source", ""),
-        flag={name: item[name] for name in FLAG if name in item},
-    )
 
 
 def methods(framework: str = "") -> list[tuple[str, str, str]]:
@@ -274,7 +107,7 @@ def methods(framework: str = "") -> list[tuple[str, str, str]]:
     required_trust()  # a site file that cannot be read is no reason to list nothing
     for name in [framework] if framework else frameworks():
         try:
-            found = _index(name)["methods"]
+            found = index_of(name)["methods"]
         except (NotFound, Untrusted):
             if framework:
                 raise
@@ -291,13 +124,13 @@ def methods(framework: str = "") -> list[tuple[str, str, str]]:
 def method_file(method_id: str) -> str:
     """The path of a method's manifest."""
     framework, _, stem = method_id.partition("/")
-    return str(_index(framework)["methods"][stem]["file"])
+    return str(index_of(framework)["methods"][stem]["file"])
 
 
 def problems(framework: str) -> list[Finding]:
     """Everything wrong with the framework's manifests."""
     found: list[Finding] = []
-    for kind in _index(framework).values():
+    for kind in index_of(framework).values():
         for entry in kind.values():
             found.extend(Finding(**problem) for problem in entry["problems"])
     return found
@@ -313,7 +146,7 @@ def method(method_id: str, version: str = "") -> Method:
     framework, _, stem = method_id.partition("/")
     if (
         framework not in framework_folders()
-        or stem not in _index(framework)["methods"]
+        or stem not in index_of(framework)["methods"]
         or stem.startswith("_")
     ):
         raise _unknown(method_id)
@@ -339,7 +172,7 @@ def _method(framework: str, stem: str, version: str) -> Method:
 @cache
 def program(framework: str, version: str, entry: str) -> Method | None:
     """What is known of a program that no method runs: the mixin that has it as its own `entry`, if any."""
-    for stem, item in sorted(_index(framework)["methods"].items()):
+    for stem, item in sorted(index_of(framework)["methods"].items()):
         if stem.startswith("_") and (item["doc"] or {}).get("entry") == entry:
             return Method(framework, framework, "", resolved(framework, stem, version), {}, "")
     return None
@@ -424,7 +257,7 @@ def recipe_digest(method_id: str, version: str) -> str:
 
     files = [
         [kind, name, entry.get("digest", "")]
-        for kind, entries in _index(method_id.partition("/")[0]).items()
+        for kind, entries in index_of(method_id.partition("/")[0]).items()
         for name, entry in entries.items()
     ]
     place, key = f"recipe-{store.hash_text(f'{method_id} {version}'):x}", [method_id, version, files]
@@ -455,7 +288,7 @@ def recipe_parts(method_id: str, version: str) -> dict[str, Json]:
     parts["moves"] = [_bare(move) for move in published.get("moves", ())]
     parts["entries"] = published.get("entries", {})
     parts["runtime_id"] = published["runtime"]["id"]
-    surface = _index(framework)["surfaces"].get(published.get("surface"), {})
+    surface = index_of(framework)["surfaces"].get(published.get("surface"), {})
     parts["surface"] = surface.get("digest", "")
     parts["templates"] = {name: entry["digest"] for name, entry in _templates(framework, spec).items()}
     return parts
@@ -475,7 +308,7 @@ def templates(method_id: str, version: str = "") -> dict[str, Path]:
 
 def _templates(framework: str, spec: Mapping[str, Json]) -> dict[str, Index]:
     wanted = spec.get("templates", ())
-    known = _index(framework)["templates"]
+    known = index_of(framework)["templates"]
     found: dict[str, Index] = {}
     for prefix in [f"{folder}/" for folder in ([wanted] if isinstance(wanted, str) else wanted)]:
         found |= {name.removeprefix(prefix): known[name] for name in known if name.startswith(prefix)}
@@ -485,49 +318,10 @@ def _templates(framework: str, spec: Mapping[str, Json]) -> dict[str, Index]:
 def metric_aliases(method_id: str, _release: str = "") -> tuple[list[str], dict[str, list[str]]]:
     """(primary canonical metrics, canonical name -> tags it may have)."""
     framework, _, stem = method_id.partition("/")
-    if framework not in framework_folders() or stem not in _index(framework)["methods"]:
+    if framework not in framework_folders() or stem not in index_of(framework)["methods"]:
         raise _unknown(method_id)
     metrics = resolved(framework, stem).get("metrics", {})
     return list(metrics.get("primary", ())), {k: list(v) for k, v in metrics.get("aliases", {}).items()}
-
-
-@cache
-def vocabulary() -> dict[str, dict[str, Json]]:
-    """The canonical parameters: name -> title, meaning, unit, type. Sources may add words, not change one."""
-    from tuneport.registry import store
-    from tuneport.registry.sources import sources
-
-    paths = [source.folder / "vocabulary.yaml" for source in sources()[0]]
-    stamps = [[str(path), path.stat().st_mtime_ns, path.stat().st_size] for path in paths if path.is_file()]
-    kept = store.load("vocabulary", stamps)
-    if not isinstance(kept, dict):
-        kept = {}
-        for path, _, _ in stamps:
-            for name, word in _words(Path(str(path)))[0].items():
-                kept.setdefault(name, word)
-        store.save("vocabulary", stamps, kept)
-    return kept
-
-
-def vocabulary_problems() -> list[Finding]:
-    """Why a source's vocabulary is not used."""
-    from tuneport.registry.sources import sources
-
-    paths = (source.folder / "vocabulary.yaml" for source in sources()[0])
-    return [problem for path in paths if path.is_file() for problem in _words(path)[1]]
-
-
-def _words(path: Path) -> tuple[dict[str, dict[str, Json]], list[Finding]]:
-    """One source's words; none where its file is broken, which costs nobody else theirs."""
-    from tuneport.experiment.yamlread import read_yaml
-    from tuneport.registry import schemas
-
-    try:
-        document = read_yaml(path)
-    except TuneportError as error:
-        return {}, [Finding(error.code, "error", error.message, error.hint, "", str(path), 0)]
-    problems = [*document.findings] or schemas.check(document, "vocabulary", "manifest-schema")
-    return ({} if problems else document.data["parameters"]), problems
 
 
 def _param(name: str, item: Mapping[str, Json]) -> Param:
@@ -537,7 +331,7 @@ def _param(name: str, item: Mapping[str, Json]) -> Param:
     return Param(name, schema, keys, item.get("values", {}), "default" in item, item.get("default"), *units)
 
 
-def _index(framework: str) -> Index:
+def index_of(framework: str) -> Index:
     folders = framework_folders()
     if framework not in folders:
         close = closest(framework, folders)
@@ -565,20 +359,20 @@ def _cached_index(framework: str) -> Index:
 
 
 def _doc(framework: str, kind: str, name: str) -> dict[str, Json]:
-    entry = _index(framework)[kind].get(name)
+    entry = index_of(framework)[kind].get(name)
     if entry is None:
         raise Invalid(
             f"the manifests of {framework} need {kind}/{name}, which is not there",
             code="manifest-missing",
             hint="`tp plugins` lists what is wrong with installed manifests",
         )
-    _usable(entry, f"{framework} {kind}/{name}")
+    usable(entry, f"{framework} {kind}/{name}")
     doc = entry["doc"]
     assert isinstance(doc, dict)
     return doc
 
 
-def _usable(entry: Index, what: str) -> None:
+def usable(entry: Index, what: str) -> None:
     if entry["problems"]:
         first = entry["problems"][0]
         clash = f": {first['message']}" if first["code"] == "manifest-clash" else ""

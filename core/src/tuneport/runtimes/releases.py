@@ -15,7 +15,7 @@ def release_of(runtime: str) -> Release:
     Raises:
         NotFound: no installed manifest declares it.
     """
-    from tuneport.registry import catalog
+    from tuneport.registry import catalog, surfaces
 
     names = set(catalog.frameworks())
     parts = runtime.split("-")
@@ -23,7 +23,7 @@ def release_of(runtime: str) -> Release:
     for cut in range(len(parts) - 1, 0, -1):
         framework, version = "-".join(parts[:cut]), "-".join(parts[cut:])
         if framework in names and version in catalog.releases(framework):
-            release = catalog.release(framework, version)
+            release = surfaces.release(framework, version)
             if runtime_id(release.spec) == runtime:
                 return release
     for release in all_releases():
@@ -42,11 +42,11 @@ def by_reference(text: str) -> Release:
     Raises:
         NotFound: nothing here has that name.
     """
-    from tuneport.registry import catalog
+    from tuneport.registry import catalog, surfaces
 
     framework, at, version = text.partition("@")
     if framework in catalog.frameworks() and bool(at) == bool(version):
-        return catalog.release(framework, version)
+        return surfaces.release(framework, version)
     try:
         return release_of(text)
     except NotFound:
@@ -63,7 +63,7 @@ def by_reference(text: str) -> Release:
 
 def all_releases() -> Iterator[Release]:
     """Every release of every installed framework; a manifest that is broken is left to `tp plugins`."""
-    from tuneport.registry import catalog
+    from tuneport.registry import catalog, surfaces
 
     for framework in catalog.frameworks():
         try:
@@ -72,6 +72,6 @@ def all_releases() -> Iterator[Release]:
             continue
         for version in versions:
             try:
-                yield catalog.release(framework, version)
+                yield surfaces.release(framework, version)
             except TuneportError:
                 continue

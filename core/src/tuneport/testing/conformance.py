@@ -21,7 +21,7 @@ from tuneport.compiler.compile import Compiled
 from tuneport.compiler.plan import plan_to_json
 from tuneport.errors import TuneportError
 from tuneport.experiment.create import new_project
-from tuneport.registry import catalog, plugins, scan
+from tuneport.registry import catalog, plugins, scan, vocabulary
 from tuneport.registry.digest import digest
 from tuneport.registry.schemas import problems as schema_problems
 from tuneport.registry.sources import framework_folders, locate
@@ -315,7 +315,7 @@ def _manifest_problems(framework: str, folders: list[Path]) -> Problems:
     for finding in catalog.problems(framework):
         if not folders or _within(finding.file, folders) or finding.code == "manifest-clash":
             yield _sentence(finding)
-    for finding in catalog.vocabulary_problems():
+    for finding in vocabulary.problems():
         if _within(finding.file, folders):
             yield _sentence(finding)
 
@@ -338,7 +338,7 @@ def _docs(framework: str, methods: Iterable[str], inside: list[Path] | None) -> 
 
 def _parameters(method_id: str) -> Problems:
     """Canonical names, and defaults that a user could set."""
-    words = catalog.vocabulary()
+    words = vocabulary.words()
     framework = method_id.partition("/")[0]
     for release in catalog.releases(framework):
         for param in catalog.method(method_id, release).params.values():

@@ -11,7 +11,7 @@ from tuneport import api
 from tuneport.compiler.plan import plan_from_json, plan_to_json
 from tuneport.experiment.create import new_project
 from tuneport.experiment.findings import findings_text
-from tuneport.registry import catalog, plugins
+from tuneport.registry import catalog, plugins, vocabulary
 from tuneport.registry.schemas import problems
 from tuneport.testing.golden import golden_problems, write_golden
 from tuneport.testing.purity import no_side_effects
@@ -42,7 +42,7 @@ class FrameworkTests:
         assert known == set(self.requests)
 
     def test_every_parameter_is_in_the_vocabulary(self) -> None:
-        words = catalog.vocabulary()
+        words = vocabulary.words()
         for method_id in self.requests:
             unknown = [name for name in catalog.method(method_id).params if name not in words]
             assert not unknown, f"{method_id}: {unknown} are not canonical names"

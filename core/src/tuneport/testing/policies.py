@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from tuneport.registry import catalog
+from tuneport.registry import catalog, surfaces
 from tuneport.registry.plugins import Hooks
 from tuneport.types import Context, Finding, Json, LaunchPlan, Pool, Request, Topology
 
@@ -43,7 +43,7 @@ def probe_context(
     config = {"steps": 1}
     return Context(
         method=catalog.method("probe/run"),
-        release=catalog.release("probe"),
+        release=surfaces.release("probe"),
         request=request,
         topology=Topology((pool,)),
         facts=facts or {},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from tuneport.registry import catalog
+from tuneport.registry import catalog, vocabulary
 from tuneport.types import Method
 
 
@@ -51,14 +51,14 @@ def _units(methods: list[Method]) -> Iterator[str]:
         sampled = "rollouts_per_prompt" in method.params
         wrong = {"batch_size"} if sampled else {"mini_batch_size", "ppo_epochs"}
         for name in sorted(wrong & method.params.keys()):
-            unit = catalog.vocabulary()[name].get("unit", "")
+            unit = vocabulary.words()[name].get("unit", "")
             yield f"{method.id} has {name} ({unit}) and {'samples' if sampled else 'does not sample'} answers"
 
 
 def _shared() -> set[frozenset[str]]:
     pairs = {
         frozenset((name, other))
-        for name, word in catalog.vocabulary().items()
+        for name, word in vocabulary.words().items()
         for other in word.get("shares", ())
     }
     # Names that share with one name share with each other.

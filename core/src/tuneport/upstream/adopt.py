@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from tuneport.errors import Invalid, NotFound, TuneportError, Unavailable
 from tuneport.experiment.create import write_atomic
-from tuneport.registry import catalog
+from tuneport.registry import catalog, surfaces
 from tuneport.settings import setting
 from tuneport.types import Json, Key
 from tuneport.upstream import adopt_gates, adopt_release
@@ -267,7 +267,7 @@ def _files(
     for verdict in verdicts:
         if not verdict.applies:
             gates[verdict.kind][verdict.name] = verdict.reason
-    surface = bool(catalog.surface(framework, base))
+    surface = bool(surfaces.of(framework, base))
     text = adopt_release.draft(written, spec, found, list(moves.values()), gates, surface=surface)
     files = {f"{framework}/releases/{found.release}.yaml": text}
     return {**files, f"{framework}/surfaces/{found.release}.json": found.text()} if surface else files

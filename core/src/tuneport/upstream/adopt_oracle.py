@@ -19,7 +19,7 @@ from tuneport.errors import TuneportError, Unavailable
 from tuneport.fleets.files import render
 from tuneport.fleets.layout import Folder, key_of
 from tuneport.fleets.resolve import LATE, at_start, at_submit, resolve_all
-from tuneport.registry import catalog
+from tuneport.registry import catalog, surfaces
 from tuneport.runtimes.report import seen_series
 from tuneport.runtimes.variants import Variant, choose_variant, variants
 from tuneport.runtimes.venvs import Built, find_built
@@ -187,9 +187,9 @@ def _asked(
 
 def _compare(answers: Answers, framework: str, release: str, entry: str, actions: list[list[Any]]) -> None:
     """Hold what the parser of an entry holds against the surface."""
-    known = catalog.release(framework, release, entry).keys
+    known = surfaces.release(framework, release, entry).keys
     title = catalog.release_spec(framework, release).get("entries", {}).get(entry, entry)
-    shipped = catalog.surface(framework, release).get("entries", {}).get(title, {}).get("keys", {})
+    shipped = surfaces.of(framework, release).get("entries", {}).get(title, {}).get("keys", {})
     if not actions or not shipped:
         return
     answers.entries += 1

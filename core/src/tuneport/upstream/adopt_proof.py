@@ -24,7 +24,7 @@ from tuneport.compiler.plan import plan_to_json
 from tuneport.errors import TuneportError
 from tuneport.experiment.create import new_project
 from tuneport.experiment.findings import findings_text
-from tuneport.registry import catalog
+from tuneport.registry import catalog, surfaces
 from tuneport.types import Finding, Json, LaunchPlan, Method, Param
 from tuneport.upstream import adopt_commands, adopt_oracle
 
@@ -94,8 +94,8 @@ def _method(project: api.Project, method_id: str, release: str, base: str) -> di
         new, old = (
             project.new(f"{name}-{kind}", method_id, v) for kind, v in (("new", release), ("base", base))
         )
-        surface = catalog.release(method.framework, release, method.spec.get("entry", ""))
-        before = catalog.release(method.framework, base, method.spec.get("entry", ""))
+        surface = surfaces.release(method.framework, release, method.spec.get("entry", ""))
+        before = surfaces.release(method.framework, base, method.spec.get("entry", ""))
     except TuneportError as error:
         row["errors"] = [error.message]
         return row

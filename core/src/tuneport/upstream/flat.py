@@ -17,13 +17,13 @@ def flat(document: Mapping[str, Any]) -> tuple[dict[str, dict[str, Key]], list[s
     An entry that is composed of files is there once as it starts, and once more for every other option of
     every group, as `ENTRY GROUP=OPTION`; one whose files build on each other once for each file.
     """
-    from tuneport.registry.catalog import surface_key
+    from tuneport.registry import surfaces
 
     found: dict[str, dict[str, Key]] = {}
     undecided: list[str] = []
     for entry, item in document["entries"].items():
         if "keys" in item:
-            found[entry] = {name: surface_key(name, facts) for name, facts in item["keys"].items()}
+            found[entry] = {name: surfaces.key(name, facts) for name, facts in item["keys"].items()}
         else:
             _composed(dict(document), entry, item, found, undecided)
     return found, undecided

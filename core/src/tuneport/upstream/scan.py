@@ -137,11 +137,11 @@ def _plain(what: str) -> str:
 
 
 def _shipped(framework: str, version: str) -> Scan:
-    from tuneport.registry import catalog
+    from tuneport.registry import catalog, surfaces
 
     if framework not in catalog.frameworks():
         raise NotFound(f"there is no framework {framework!r}", code="framework-unknown")
-    surface = catalog.surface(framework, version)
+    surface = surfaces.of(framework, version)
     artefacts = tuple(catalog.release_spec(framework, version).get("artefacts", ()))
     keys, undecided = flat({**surface}) if surface else ({}, [])
     why = "requirements, entry points and checks are not in a surface: name the wheel to compare them too"
