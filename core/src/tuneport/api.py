@@ -212,13 +212,31 @@ def checkpoint_location(text: str) -> Location:
     head, _, inside = text.partition("/")
     shown = repr(printable(text)[:200])
     try:
-        found = job(head).id
+        owner = job(head)
     except NotFound as error:
         if error.code == "job-ambiguous":
             raise
         message = f"{shown} is neither a folder or file here nor a job"
         raise NotFound(message, code="checkpoint-missing", hint="tp job ls") from error
     if ".." in inside.split("/"):
-        message = f"{shown} leads out of what {found} wrote"
+        message = f"{shown} leads out of what {owner.id} wrote"
         raise NotFound(message, code="checkpoint-missing", hint="a folder here is named by its own path")
-    return Location("run", inside, found)
+    _demand_written(owner, inside)
+    return Location("run", inside, owner.id)
+
+
+def _demand_written(job: Job, inside: str) -> None:
+    """Raises NotFound where the job is over, and what it wrote can be seen here and has no such part."""
+    from tuneport.fleets.resolve import output_of
+
+    if not inside or job.state not in ("SUCCEEDED", "FAILED", "STOPPED"):
+        return
+    try:
+        written = output_of(job.id)
+    except NotFound:
+        return  # on another fleet: its own machine will say
+    if not (written / inside).exists():
+        there = ", ".join(sorted(path.name for path in written.iterdir())[:12])
+        message = f"{job.id} is {job.state} and wrote no {printable(inside)[:200]!r}"
+        hint = f"it wrote {printable(there)}" if there else "it wrote nothing"
+        raise NotFound(message, code="checkpoint-missing", hint=hint)

@@ -395,7 +395,8 @@ def export_plan(name: str, given: Flags, checkpoint: Location, format: str = "")
         )
     made = hooks.export(context, checkpoint, chosen)
     seen = _seen_by_fleet(compiled, project_module.locate(name)[1], made, checkpoint)
-    return made, report._replace(findings=seen.findings)
+    found = [*seen.findings, *_unfinished(checkpoint.owner, "--checkpoint")]
+    return made, report._replace(findings=tuple(ordered(found)))
 
 
 def evaluation_plan(name: str, given: Flags, run_id: str = "") -> tuple[LaunchPlan, Report]:
@@ -420,20 +421,20 @@ def evaluation_plan(name: str, given: Flags, run_id: str = "") -> tuple[LaunchPl
 
 
 def _named(report: Report, given: Flags, run_id: str) -> tuple[Finding, ...]:
-    """The findings, with a warning where it is not clear what is to be evaluated."""
+    """The findings, with a warning where it is not clear what is to be evaluated, or whether it is there."""
     assert report.compiled is not None
+    found = [*report.findings, *_unfinished(run_id, "--run-id")]
     if run_id and given.model:
         message, hint = (
             f"--model is not evaluated: what {run_id} wrote is",
             "give one of --run-id and --model",
         )
+        found.append(Finding("eval-model", "warning", message, hint, "--model"))
     elif not run_id and report.compiled.context.request.model is None:
         message = "neither --run-id nor --model names what is to be evaluated"
         hint = "--run-id JOB evaluates what a job wrote"
-    else:
-        return report.findings
-    warning = Finding("eval-model", "warning", message, hint, "--model" if run_id else "--run-id")
-    return tuple(ordered([*report.findings, warning]))
+        found.append(Finding("eval-model", "warning", message, hint, "--run-id"))
+    return tuple(ordered(found))
 
 
 def _aside(
@@ -471,6 +472,21 @@ def _evaluation(written: project_module.Written) -> str:
     if method.spec.get("lifecycle", {}).get("eval", {}).get("launch"):
         return "launch"
     return "shares" if method.spec.get("sections") else ""
+
+
+def _unfinished(job: str, flag: str) -> list[Finding]:
+    """A warning where the job that something is taken of has not succeeded: it may have written part of it,
+    or be writing it still."""
+    from tuneport.jobs import manager
+
+    try:
+        state = manager.get(job).state if job else "SUCCEEDED"
+    except NotFound:
+        return []  # what a job wrote may be read where nobody knows the job itself
+    if state == "SUCCEEDED":
+        return []
+    message = f"{job} is {state}: what it has written by the time this starts is taken, whole or not"
+    return [Finding("job-unfinished", "warning", message, f"tp job status {job}", flag)]
 
 
 def _compared(made: LaunchPlan, report: Report, run_id: str) -> Report:

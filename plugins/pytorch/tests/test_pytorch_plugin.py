@@ -9,11 +9,13 @@ from typing import Any, ClassVar
 
 import pytest
 from tuneport import api, workflow
+from tuneport.errors import NotFound
 from tuneport.experiment.create import new_project
 from tuneport.experiment.scripts import read_flags
+from tuneport.jobs import manager
 from tuneport.registry import catalog, plugins
 from tuneport.testing.frameworks import FrameworkTests
-from tuneport.types import Location, Ref
+from tuneport.types import Command, LaunchPlan, Location, Pool, Ref, RuntimeNeed
 
 METHOD = "pytorch/image-classification"
 ROOT = Path(__file__).parents[3]
@@ -183,6 +185,29 @@ def test_an_evaluation_of_nothing_or_of_two_things_is_a_warning(experiment: api.
     plan, report = workflow.evaluation_plan(str(experiment.path), given._replace(model="m"), "job-1")
     assert [(one.code, one.key) for one in report.findings] == [("eval-model", "--model")]
     assert plan.commands[0].env["TUNEPORT_MODEL"] == Ref("run_output", "", "job-1")
+
+
+def test_what_is_taken_of_a_job_that_failed_is_said(experiment: api.Experiment) -> None:
+    script = ("sh", "-c", "mkdir $OUT/half; exit 1")
+    job = manager.submit(
+        LaunchPlan(
+            method=METHOD,
+            release="2.13.0",
+            runtime=RuntimeNeed("host", host=True),
+            pools=(Pool("main", "cpu", 1, 1),),
+            commands=(Command("trainer", script, {"OUT": Ref("output_dir")}, {}, "main"),),
+        )
+    ).wait(60)
+    location = api.checkpoint_location(f"{job.id}/half")
+    _, exported = workflow.export_plan(str(experiment.path), api.flags(), location)
+    _, measured = workflow.evaluation_plan(str(experiment.path), api.flags(profile="cpu:1"), job.id)
+    for report, flag in ((exported, "--checkpoint"), (measured, "--run-id")):
+        (finding,) = report.findings
+        assert (finding.code, finding.severity, finding.key) == ("job-unfinished", "warning", flag)
+        assert finding.message.startswith(f"{job.id} is FAILED")
+    with pytest.raises(NotFound, match=r"is FAILED and wrote no 'whole'") as caught:
+        api.checkpoint_location(f"{job.id}/whole")
+    assert (caught.value.code, caught.value.hint) == ("checkpoint-missing", "it wrote half")
 
 
 def test_images_that_are_not_here_are_said(experiment: api.Experiment) -> None:
