@@ -36,6 +36,8 @@ def command(known: dict[str, Any], words: tuple[str, ...], as_json: bool) -> int
     for one in commands:
         what = command_text(one)
         data(what if len(commands) > 1 else f"{what}: {said or 'nothing to say against it'}")
+    if not commands:
+        data(f"{words[0]}: {said or 'nothing to say against it'}")
     if len(commands) > 1:
         data(f"{len(commands)} commands: {said or 'nothing to say against them'}")
     return 0 if report.ok else 3
