@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -23,7 +24,11 @@ _NO_NETWORK = (
     "ConnectTimeout",
     "Network is unreachable",
     "Connection refused",
+    "Server Error",
 )
+# What an index that is there says on a bad day as well: asked again, it often knows better.
+_ONCE_MORE = (*_NO_NETWORK, "from versions: none")
+_PAUSE = 3.0  # seconds
 
 
 def wheel(requirement: str, python: str = "", platform: str = "") -> Path:
@@ -69,12 +74,15 @@ def _is(path: Path, name: str, version: str) -> bool:
 def _pip(requirement: str, folder: Path, python: str, platform: str) -> None:
     # A source archive would be built to learn its name, which runs code of its author.
     words = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-input"]
-    words += ["--disable-pip-version-check", "--quiet", "--retries", "1", "--timeout", "30"]
+    words += ["--disable-pip-version-check", "--quiet", "--retries", "3", "--timeout", "30"]
     words += ["--python-version", python] if python else []
     words += ["--platform", platform] if platform else []
     words += ["--dest", str(folder), requirement]
     try:
         done = subprocess.run(words, capture_output=True, text=True, errors="replace", timeout=_TIME)
+        if done.returncode and any(sign in done.stderr for sign in _ONCE_MORE):
+            time.sleep(_PAUSE)
+            done = subprocess.run(words, capture_output=True, text=True, errors="replace", timeout=_TIME)
     except subprocess.TimeoutExpired as error:
         message = f"pip took more than {_TIME} seconds to download {requirement}"
         raise Unavailable(message, code="upstream-network") from error
