@@ -208,7 +208,9 @@ def environment(page: str, folder: Path, *, whole: bool) -> dict[str, str]:
         # The page's own packages are really installed, beside the environment and from this machine alone.
         site = folder / "site"
         site.mkdir()
-        env |= {"PIP_TARGET": str(site), "PIP_NO_DEPS": "1", "PIP_NO_INDEX": "1"}
+        env |= {"PIP_TARGET": str(site), "PIP_NO_DEPS": "1"}
+        if not whole:
+            env["PIP_NO_INDEX"] = "1"
         env["PYTHONPATH"] = ":".join(filter(None, (str(site), env.get("PYTHONPATH", ""))))
         env |= {"PIP_NO_BUILD_ISOLATION": "0"}  # pip reads this one backwards: it means without isolation
     return env

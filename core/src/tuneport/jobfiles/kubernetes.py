@@ -84,7 +84,8 @@ def _job(one: Object, pod: Pod) -> None:
         )
     spec = mapped(one.data, "spec")
     indexed = spec.get("completionMode") == "Indexed"
-    if indexed and spec.get("completions") is None:
+    # Where neither is written, both are 1.
+    if indexed and spec.get("completions") is None and spec.get("parallelism") is not None:
         message = "an Indexed Job without completions is refused"
         one.say(
             "kube-refused", "error", ("spec", "completions"), message, "write how many pods it has", BATCH
@@ -244,7 +245,7 @@ def _address(
         message = f"{host} has no address: only pods of an Indexed Job are called {stable[1]}"
         one.say("kube-address", "warning", at, message, "write completionMode: Indexed", DNS)
     service = services.get(stable[2] if stable else host.partition(".")[0])
-    if stable and service is not None and str(mapped(service, "spec").get("clusterIP")) != "None":
+    if stable and service is not None and mapped(service, "spec").get("clusterIP") != "None":
         message = f"the Service {stable[2]} is not headless, so {host} has no address"
         one.say("kube-address", "warning", at, message, "write clusterIP: None in the Service", DNS)
     outside = pod.spec.get("hostNetwork") is True and pod.spec.get("dnsPolicy") != "ClusterFirstWithHostNet"
