@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -226,6 +227,16 @@ def test_what_is_no_job_file_is_refused(tmp_path: Path) -> None:
             said(tmp_path, text)
         assert caught.value.code == code
     assert [one.code for one in said(tmp_path, "kind: [\n")] == ["yaml-syntax"]
+
+
+def test_the_known_fields_are_those_of_the_published_schemas() -> None:
+    schemas = TREE.parent / "shared/k8s-schemas"
+    if not schemas.is_dir():
+        pytest.skip(f"the published schemas are not in {schemas}")
+    sys.path.insert(0, str(TREE / "tools"))
+    from kube_fields import TABLE, written
+
+    assert written(schemas) == TABLE.read_text("utf-8"), "python tools/kube_fields.py FOLDER"
 
 
 @pytest.mark.parametrize(

@@ -68,8 +68,9 @@ class Table:
         return self.names[same]
 
 
-def main() -> None:
-    folder, table, kinds = Path(sys.argv[1]), Table(), {}
+def written(folder: Path) -> str:
+    """The table of the schemas in a folder, as text."""
+    table, kinds = Table(), {}
     (builtin,) = folder.glob("builtin_*.json")
     document = json.loads(builtin.read_text("utf-8"))
     for name, schema in document["definitions"].items():
@@ -86,7 +87,7 @@ def main() -> None:
         schema["properties"].pop("status", None)
         kinds[f"{group}/{version} {kind}"] = table.of(schema, kind)
     known = {"kinds": kinds, "types": _needed(kinds.values(), table.types)}
-    TABLE.write_text(json.dumps(known, indent=0, sort_keys=True) + "\n", "utf-8")
+    return json.dumps(known, indent=0, sort_keys=True) + "\n"
 
 
 def _needed(names: Iterable[str], types: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
@@ -102,4 +103,4 @@ def _needed(names: Iterable[str], types: dict[str, dict[str, str]]) -> dict[str,
 
 
 if __name__ == "__main__":
-    main()
+    TABLE.write_text(written(Path(sys.argv[1])), "utf-8")
