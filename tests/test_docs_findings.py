@@ -22,6 +22,7 @@ CALLS = {
     "_Refused": 0,
     "ComposeError": 0,
     "_say": 0,
+    "say": 0,
     "finding": 0,
     "_error": 0,
     "check": 2,

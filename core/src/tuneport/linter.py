@@ -37,6 +37,7 @@ from tuneport.experiment import command_line
 from tuneport.experiment import facts as facts_module
 from tuneport.experiment.command_line import Invocation
 from tuneport.experiment.findings import ordered
+from tuneport.jobfiles import reader as job_file
 from tuneport.registry import catalog, surfaces
 from tuneport.shell import open_questions
 from tuneport.shell.gaps import Gaps, open_, shown
@@ -89,14 +90,17 @@ class Checked:
 
 
 def check_every(words: Sequence[str], asked: Asked) -> tuple[list[Checked], list[Finding]]:
-    """(each command of a framework that the words start in the end, findings about the scripts between).
+    """(each command of a framework that the words start in the end, findings about the scripts between). A
+    job file may start none.
 
     Raises:
         Invalid: they start none, or a script cannot be read. NotFound: no framework here has the program.
     """
     _known(asked)
     try:
-        reading = read(words, asked.env)
+        reading = (
+            job_file.read(words[0], asked.env) if job_file.is_job_file(words) else read(words, asked.env)
+        )
     except Invalid as error:
         framework = os.path.basename(words[0])
         if error.code == "command-unknown" and framework in catalog.frameworks():
@@ -113,7 +117,10 @@ def check_every(words: Sequence[str], asked: Asked) -> tuple[list[Checked], list
             if error.hint.startswith(entries.NEAR):
                 place = ("", program.file, program.line)
                 near.append(Finding(error.code, "warning", error.message, error.hint, *place))
-    if not checked:
+    if not checked and reading.job_file:
+        message = "no program of a framework that is known here is started by it: the file alone was judged"
+        near.append(Finding("job-file", "note", message, "", "", reading.job_file))
+    elif not checked:
         hint = "give variables that decide what it starts as --env NAME=VALUE, or its arguments behind it"
         if unknown:
             hint = (

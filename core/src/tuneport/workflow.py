@@ -277,7 +277,7 @@ def check(
         for one in checked
     ]
     found = [finding for one in checked for finding in one.findings]
-    shown = {**commands[0], "commands": commands}
+    shown = {**(commands[0] if commands else {}), "commands": commands}
     return Report(tuple(ordered(dict.fromkeys([*found, *findings]))), shown, None)
 
 

@@ -7,10 +7,13 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 import yaml
+from tuneport import workflow
+from tuneport.errors import Unavailable
 from tuneport.experiment import create, fleets
 from tuneport.jobs.control import Control
 from tuneport.runtimes import resolve_python
@@ -66,6 +69,64 @@ def test_the_api_takes_every_object(kube: Path) -> None:
             assert made["metadata"]["uid"]
             count += 1
     assert count >= 10
+
+
+JOB = """\
+apiVersion: batch/v1
+kind: Job
+metadata: {name: train}
+spec:
+  completions: 2
+  completionMode: Indexed
+  template:
+    spec:
+      restartPolicy: Never
+      volumes: [{name: shm, emptyDir: {medium: Memory}}]
+      containers:
+        - name: t
+          image: pytorch
+          env: [{name: MASTER_PORT, value: "29500"}]
+          resources: {limits: {nvidia.com/gpu: 8, memory: 8Gi}, requests: {memory: 4Gi}}
+          volumeMounts: [{name: shm, mountPath: /dev/shm}]
+          command: [torchrun, train.py]
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("JOB", "JOB"),
+        ("restartPolicy: Never", "hostname: a"),
+        ("restartPolicy: Never", "restartPolicy: Always"),
+        ("name: shm, mountPath", "name: data, mountPath"),
+        ("requests: {memory", "requests: {nvidia.com/gpu: 4, memory"),
+        ("limits: {nvidia.com/gpu: 8, memory: 8Gi}, requests: {", "requests: {nvidia.com/gpu: 8, "),
+        ("gpu: 8", "gpu: 7.5"),
+        ("memory: 4Gi", "memory: 16Gi"),
+        ('"29500"', "29500"),
+        ("completions: 2", "completions: two"),
+        ("medium: Memory", "medium: [Memory]"),
+        ("[torchrun, train.py]", "torchrun train.py"),
+        ("[torchrun, train.py]", "[sleep, 600]"),
+        ("memory: 8Gi", "memory: much"),
+    ],
+)
+def test_the_api_refuses_the_objects_that_tp_check_says_it_refuses(
+    kube: Path, tmp_path: Path, old: str, new: str
+) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(JOB.replace(old, new), "utf-8")
+    said = [one.code for one in workflow.check([str(file)]).findings if one.severity == "error"]
+    document = yaml.safe_load(file.read_text("utf-8"))
+    make = partial(
+        admin(kube)._json, "POST", "/apis/batch/v1/namespaces/ns/jobs", {"dryRun": "All"}, document
+    )
+    if old == "JOB":
+        assert not said and make()["metadata"]["uid"]
+        return
+    assert said
+    with pytest.raises(Unavailable):
+        make()
 
 
 def test_the_fleet_says_what_the_cluster_has_and_what_is_missing(

@@ -19,9 +19,9 @@ def hardware(
     run: Invocation, nodes: int, gpus_per_node: int, facts: Mapping[str, Mapping[str, Json]]
 ) -> tuple[int, int]:
     """(machines, GPUs of each) as they were said beside the command, else, where no facts say them, as the
-    script asks for them. A launcher that counts no machines starts on its own one."""
-    asked, each = directives.hardware(run.file)
-    asked = asked if run.nodes or not run.per_node else 0
+    script or a job file asks for them. A launcher that counts no machines starts on its own one."""
+    asked, each = run.machines if any(run.machines) else directives.hardware(run.file)
+    asked = asked if run.nodes or not run.per_node or run.copies > 1 else 0
     declared = facts.get("topology", {})
     return (
         nodes or (0 if declared.get("nodes") else asked),
@@ -31,6 +31,10 @@ def hardware(
 
 def check(run: Invocation, method: Method) -> Iterator[Finding]:
     """Warnings about the directives of the script that a command stands in."""
+    if run.copies > 1 and method.spec.get("launch", {}).get("launcher") == "none":
+        message = f"each of {run.copies} machines starts the program, and each would work on its own"
+        hint = "start it on the first one alone; the program's workers come from the cluster that it joins"
+        yield Finding("launcher-copies", "warning", message, hint)
     for option in directives.late(run.file):
         message = f"sbatch stops reading at the first command, so #SBATCH {option} behind it does nothing"
         yield Finding(

@@ -16,10 +16,11 @@ from tuneport.types import Finding, Json
 @command_flags
 @json_option
 def command(known: dict[str, Any], words: tuple[str, ...], as_json: bool) -> int:
-    """Say what is wrong with an existing command or script of a framework, without running it.
+    """Say what is wrong with an existing command, script or job file, without running it.
 
     Give the command as you would type it (tp check -- python -m package.module key=value), a script
-    (tp check train.sh), or a piece of shell as one word. Exit code 3 when any finding is an error.
+    (tp check train.sh), a piece of shell as one word, or the YAML file of a job for Kubernetes or SkyPilot
+    (tp check job.yaml). Exit code 3 when any finding is an error.
     """
     from tuneport import workflow
     from tuneport.experiment.findings import findings_text
@@ -36,6 +37,8 @@ def command(known: dict[str, Any], words: tuple[str, ...], as_json: bool) -> int
     for one in commands:
         what = command_text(one)
         data(what if len(commands) > 1 else f"{what}: {said or 'nothing to say against it'}")
+    if not commands:
+        data(f"{words[0]}: {said or 'nothing to say against it'}")
     if len(commands) > 1:
         data(f"{len(commands)} commands: {said or 'nothing to say against them'}")
     return 0 if report.ok else 3

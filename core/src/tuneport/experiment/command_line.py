@@ -63,7 +63,9 @@ class Invocation:
     started. `hands_to` is the launcher that gets the flags which the program does not know; `settings` are
     flags of a framework's launcher that say more than hardware, with their values. `told` holds all that each
     launcher is told: launcher -> flag, without its dashes and with `_` between words -> value. `led` is true
-    where words that nobody knows stand before the program: they may start it anywhere, and more than once."""
+    where words that nobody knows stand before the program: they may start it anywhere, and more than once.
+    `machines` are those that a job file gives it, and the GPUs of each, 0 where it does not say, and `copies`
+    how many of them start it in the same words."""
 
     module: str = ""
     is_file: bool = False
@@ -81,6 +83,8 @@ class Invocation:
     settings: list[tuple[str, str]] = field(default_factory=list)
     told: dict[str, dict[str, str]] = field(default_factory=dict)
     led: bool = False
+    machines: tuple[int, int] = (0, 0)
+    copies: int = 1
 
 
 def take_apart(words: Sequence[str]) -> Invocation:

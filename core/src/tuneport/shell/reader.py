@@ -12,7 +12,7 @@ from tuneport.errors import Invalid
 from tuneport.experiment.command_line import NEAR, Invocation, take_apart
 from tuneport.shell import complaints
 from tuneport.shell.builtin import beside, read_bytes
-from tuneport.shell.gaps import Gaps, open_, shown, word
+from tuneport.shell.gaps import Gaps, Word, open_, shown, word
 from tuneport.shell.limits import too_much
 from tuneport.shell.run import Break, Exit, Record, Return, Runner, Started
 from tuneport.shell.state import Common, State
@@ -26,12 +26,25 @@ MAX_SAID = 5
 @dataclass(slots=True)
 class Reading:
     """What a command starts: each program with its arguments. Where one comes from a script, its words say
-    where (`gaps.Word`) and may hold gaps. `scripted`: the command is a script or a piece of shell."""
+    where (`gaps.Word`) and may hold gaps. `scripted`: the command is a script or a piece of shell. `job_file`
+    is the file of an engine that all comes from, if any."""
 
     programs: list[Invocation] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     gaps: Gaps = field(default_factory=Gaps)
     scripted: bool = False
+    job_file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A command that an engine starts: words that say where they stand. `machines` and `copies` are those of
+    `Invocation`."""
+
+    words: Sequence[Word]
+    env: Mapping[str, str]
+    machines: tuple[int, int]
+    copies: int
 
 
 def read(words: Sequence[str], env: Mapping[str, str]) -> Reading:
@@ -60,6 +73,30 @@ def read(words: Sequence[str], env: Mapping[str, str]) -> Reading:
     return reader.reading
 
 
+def follow(starts: Sequence[Start], env: Mapping[str, str], gaps: Gaps) -> Reading:
+    """Follow commands that no shell was given, each for itself.
+
+    Args:
+        env: variables that were given beside them.
+        gaps: what their words leave open.
+
+    Raises:
+        Invalid: a script that they start cannot be read.
+    """
+    reader = _Reader(gaps)
+    reader.reading.scripted = True
+    for start in starts:
+        known = len(reader.reading.programs)
+        first = start.words[0]
+        text = next((word for word in start.words if "\n" in word), first)
+        one = Started(tuple(start.words), dict(start.env), first.file, first.line, os.getcwd())
+        reader.follow(one, Invocation(), text.line)
+        for program in reader.reading.programs[known:]:
+            program.machines, program.copies = start.machines, start.copies
+    reader.close(env)
+    return reader.reading
+
+
 def _alone(text: str) -> Invocation | None:
     """One word: a script, or shell as it would be typed."""
     if "\0" in text:
@@ -79,14 +116,15 @@ def _unless_file(name: str, error: Invalid) -> Invalid:
 
 
 class _Reader:
-    def __init__(self) -> None:
-        self.common = Common()
+    def __init__(self, gaps: Gaps | None = None) -> None:
+        self.common = Common() if gaps is None else Common(gaps=gaps)
         self.record = Record()
         self.reading = Reading(gaps=self.common.gaps)
         self._scripts = 0
 
-    def enter(self, found: Invocation, env: dict[str, str], cwd: str, file: str) -> None:
-        """Read the script, or the piece of shell, that a shell is given."""
+    def enter(self, found: Invocation, env: dict[str, str], cwd: str, file: str, first: int = 1) -> None:
+        """Read the script, or the piece of shell, that a shell is given. `first`: the line of the file that a
+        piece begins on."""
         self._scripts += 1
         if self._scripts > MAX_SCRIPTS:
             raise too_much(f"more than {MAX_SCRIPTS} scripts start one another")
@@ -99,7 +137,7 @@ class _Reader:
                 self.record.skipped.append((file, 0))
                 return
             state.file, state.params = file or "the command", list(found.arguments[1:])
-            source = found.text.encode("utf-8", "replace")
+            source = ("\n" * (first - 1) + found.text).encode("utf-8", "replace")
         else:
             path = _script(found.script, cwd, file)
             state.file = os.path.relpath(path) if path.startswith(os.getcwd() + os.sep) else path
@@ -113,9 +151,10 @@ class _Reader:
         started = self.record.started[before:]
         del self.record.started[before:]
         for one in started:
-            self._follow(one, found)
+            self.follow(one, found)
 
-    def _follow(self, one: Started, above: Invocation) -> None:
+    def follow(self, one: Started, above: Invocation, first: int = 1) -> None:
+        """Go on with a command, which `above` starts."""
         try:
             found = take_apart(one.words)
         except Invalid as error:
@@ -131,7 +170,7 @@ class _Reader:
             self.reading.programs.append(found)
             return
         try:
-            self.enter(found, found.env, one.cwd, one.file)
+            self.enter(found, found.env, one.cwd, one.file, first)
         except Invalid as error:
             if error.code != "script-missing":
                 raise
