@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tuneport import workflow
+from tuneport import api, workflow
 from tuneport.errors import Invalid
+from tuneport.experiment.create import new_project
 from tuneport.jobfiles.pods import quantity
 from tuneport.text import guess_anew
 from tuneport.types import Finding
@@ -214,6 +215,17 @@ def test_what_the_file_leaves_open_is_not_judged(tmp_path: Path) -> None:
     assert given == []
     task = SKY.replace("=$SKYPILOT_NUM_NODES", "=$N")
     assert "launcher-rendezvous" in {one.code for one in said(tmp_path, task, env={"N": "4"})}
+
+
+def test_an_experiment_is_made_of_what_a_file_starts(tmp_path: Path) -> None:
+    project = api.open_project(new_project(tmp_path / "project"))
+    file = tmp_path / "job.yaml"
+    file.write_text(RAY, "utf-8")
+    made = workflow.import_command([str(file)], "one", project.folder)
+    assert made.method.startswith("verl/") and "trainer.nnodes" in dict(made.left)
+    file.write_text(SKY, "utf-8")
+    with pytest.raises(Invalid, match="starts nothing that could be imported"):
+        project.import_command("two", [str(file)])
 
 
 def test_what_is_no_job_file_is_refused(tmp_path: Path) -> None:

@@ -74,6 +74,10 @@ def draft(words: Sequence[str], asked: linter.Asked, place: str = "") -> tuple[D
             here knows its program.
     """
     every, findings = linter.check_every(words, asked)
+    if not every:
+        raise Invalid(
+            f"{words[0]} starts nothing that could be imported", code="script-nothing", findings=findings
+        )
     every = [one for one in every if one.release] or every  # beside programs that nothing here knows
     if len(every) > 1:
         places = ", ".join(f"{one.run.file}:{one.run.line}" for one in every[:8])
