@@ -141,9 +141,14 @@ def test_nothing_is_said_against_what_our_own_fleet_writes(file: Path) -> None:
         ("clusterIP: None", "type: ClusterIP", "kube-address", "value"),
         ("subdomain: train", "subdomain: train\n      hostNetwork: true", "kube-address", "value"),
         ("value: train-0.train", "value: localhost", "kube-address", "value"),
+        ("subdomain: train", "subdomain: other", "kube-address", "value"),
+        ("apiVersion: batch/v1\nkind: Job", "apiVersion: v1\nkind: Job", "kube-field", "apiVersion"),
+        ("name: t\n", "name: My_T\n", "kube-refused", "name"),
+        ("volumes:", "initContainers: [{name: i, resources: {requests: {a.b/efa: 1}}}]\n      volumes:",
+         "kube-refused", "efa"),
         ("- {name: MASTER_PORT", '- {name: NODE_RANK, value: "0"}\n            - {name: MASTER_PORT',
          "kube-rank", "value"),
-        ("- {name: MASTER_PORT", '- {name: WORLD_SIZE, value: "8"}\n            - {name: MASTER_PORT',
+        ("- {name: MASTER_PORT", '- {name: WORLD_SIZE, value: "7"}\n            - {name: MASTER_PORT',
          "kube-rank", "value"),
         ("$(MASTER_PORT)", "$(PORT)", "kube-variable", "5"),
         ("$(MASTER_PORT)", "$MASTER_PORT", "kube-variable", "5"),
@@ -171,6 +176,11 @@ def test_a_job_with_a_mistake(old: str, new: str, code: str, key: str, tmp_path:
         ("  ttlSeconds", "  backoffLimit: 1\n  submissionMode: InteractiveMode\n  ttlSeconds", "ray-refused"),
         ("trainer.nnodes=2", "trainer.nnodes=4", "verl-nodes-missing"),
         ("entrypoint:", "entripoint: x\n  entrypoint:", "kube-field"),
+        ("{num-gpus: ", "{num_gpus: ", "ray-refused"),
+        ("image: rayproject/ray:2.46.0\n", "image: rayproject/ray:2.40.0\n", "ray-version"),
+        ("metadata: {name: train}", "metadata: {name: 1train}", "ray-refused"),
+        ("  ttlSeconds", "  submissionMode: K8sjobMode\n  ttlSeconds", "ray-refused"),
+        ("  ttlSeconds", "  activeDeadlineSeconds: 0\n  ttlSeconds", "ray-refused"),
     ],
 )  # fmt: skip
 def test_a_ray_job_with_a_mistake(old: str, new: str, code: str, tmp_path: Path) -> None:
@@ -190,12 +200,103 @@ def test_a_ray_job_with_a_mistake(old: str, new: str, code: str, tmp_path: Path)
         ("$SKYPILOT_NODE_RANK", "$SKYPILOT_NODE_ID", "sky-variable", 5),
         ("=$SKYPILOT_NUM_GPUS_PER_NODE", "=16", "launcher-processes", 6),
         ("=$SKYPILOT_NUM_NODES", "=4", "launcher-rendezvous", 6),
+        ("=$SKYPILOT_NODE_RANK", "=0", "launcher-copies", 6),
+        ("$SKYPILOT_NODE_RANK", "$SKY_NODE_RANK", "sky-variable", 5),
+        ('=$(echo "$SKYPILOT_NODE_IPS" | head -n1)', "=$SKYPILOT_NODE_IPS", "sky-variable", 5),
+        ("run: |", "setup: echo $SKYPILOT_NODE_RANK\nrun: |", "sky-variable", 5),
+        ("accelerators:", "accelerator:", "sky-field", 3),
+        ("MODEL:", "A-MODEL:", "sky-field", 4),
     ],
 )
 def test_a_task_with_a_mistake(old: str, new: str, code: str, line: int, tmp_path: Path) -> None:
     assert old in SKY
     found = said(tmp_path, SKY.replace(old, new, 1))
     assert (code, line) in {(one.code, one.line) for one in found}, found
+
+
+PYTORCH = """\
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: train}
+spec:
+  pytorchReplicaSpecs:
+    Master: {replicas: 1, template: {spec: {containers: [&c
+      {name: pytorch, image: x, resources: {limits: {nvidia.com/gpu: 1}},
+       command: [torchrun, --nnodes=2, train.py]}]}}}
+    Worker: {replicas: 1, template: {spec: {containers: [*c]}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [
+        ("", "", ""),
+        ("name: pytorch", "name: torch", "kube-refused"),
+        ("Master: {replicas: 1", "Master: {replicas: 2", "kube-refused"),
+        ("Worker:", "Workers:", "kube-refused"),
+        ("nnodes=2", "nnodes=3", "launcher-rendezvous"),
+    ],
+)
+def test_a_pytorch_job(old: str, new: str, code: str, tmp_path: Path) -> None:
+    found = {one.code for one in said(tmp_path, PYTORCH.replace(old, new))}
+    assert code in found if code else not found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        JOB.replace("gpu: 8", "gpu: $GPUS")
+        .replace("per_node=8", "per_node=$GPUS")
+        .replace("nnodes=2", "nnodes=$N"),
+        JOB.replace("value: train-0.train", "value: etcd-0.etcd"),
+        JOB.replace("command:", "command: [tini, --, bash, -c, 'echo $(hostname)']\n          args:"),
+        JOB.replace("nnodes=2", "nnodes=1").replace(
+            "            - --node_rank=$(JOB_COMPLETION_INDEX)\n", ""
+        ),
+        JOB + "---\n" + JOB.replace("name: train}", "name: other}").replace("nnodes=2", "nnodes=4"),
+        SKY.replace("H100:8", "tpu-v5litepod-8"),
+        "name: pool\nresources: {accelerators: H100}\nsetup: echo\n",
+    ],
+    ids=["filled-in-later", "other-service", "shell", "each-for-itself", "two-objects", "tpu", "pool"],
+)
+def test_what_cannot_be_known_is_no_mistake(text: str, tmp_path: Path) -> None:
+    assert not [
+        one for one in said(tmp_path, text) if one.code != "launcher-rendezvous" or one.severity == "error"
+    ]
+
+
+def test_a_loop_without_end_leaves_the_rest_judged(tmp_path: Path) -> None:
+    watch = "{name: watch, image: x, command: [sh, -c, 'while true; do sleep 30; done']}"
+    job = JOB.replace("containers:", f"containers:\n        - {watch}").replace('"29500"', "29500")
+    assert [one.code for one in said(tmp_path, job)] == ["kube-field"]
+
+
+@pytest.mark.parametrize(
+    ("run", "line"),
+    [
+        ("run: trl sft --lerning_rate 1\n", 2),
+        ("run: |-\n  trl sft --lerning_rate 1\n", 3),
+        ("run:\n  |\n  echo\n  trl sft --lerning_rate 1\n", 5),
+        ('run: "echo\\ntrl sft --lerning_rate 1"\n', 2),
+    ],
+)
+def test_a_finding_stands_on_its_line(run: str, line: int, tmp_path: Path) -> None:
+    found = said(tmp_path, f"num_nodes: 1\n{run}")
+    assert [one.line for one in found if one.code == "key-unknown"] == [line]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{apiVersion: ray.io, kind: RayJob, spec: {entrypoint: echo}}",
+        "{resources: {any_of: 5}, run: echo}",
+        "{resources: {accelerators: 'H100:1e400'}, run: echo}",
+        "{resources: {accelerators: {H100: %s}}, run: echo}" % ("9" * 400),
+        "{apiVersion: v1, kind: Pod, spec: {volumes: [{name: {}}], containers: [{volumeMounts: [{}]}]}}",
+    ],
+)
+def test_odd_values_are_findings_or_nothing(text: str, tmp_path: Path) -> None:
+    assert all(one.line for one in said(tmp_path, text))
 
 
 def test_a_program_that_every_machine_would_start(tmp_path: Path) -> None:

@@ -118,8 +118,9 @@ def check_every(words: Sequence[str], asked: Asked) -> tuple[list[Checked], list
                 place = ("", program.file, program.line)
                 near.append(Finding(error.code, "warning", error.message, error.hint, *place))
     if not checked and reading.job_file:
-        message = "no program of a framework that is known here is started by it: the file alone was judged"
-        near.append(Finding("job-file", "note", message, "", "", reading.job_file))
+        if not any(finding.code == "yaml-syntax" for finding in reading.findings):
+            message = "it starts no program of a framework that is known here: the file alone was judged"
+            near.append(Finding("job-file", "note", message, "", "", reading.job_file))
     elif not checked:
         hint = "give variables that decide what it starts as --env NAME=VALUE, or its arguments behind it"
         if unknown:

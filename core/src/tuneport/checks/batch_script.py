@@ -21,6 +21,8 @@ def hardware(
     """(machines, GPUs of each) as they were said beside the command, else, where no facts say them, as the
     script or a job file asks for them. A launcher that counts no machines starts on its own one."""
     asked, each = run.machines if any(run.machines) else directives.hardware(run.file)
+    if any(run.machines) and run.nodes == 1:  # each pod for itself
+        asked = 1
     asked = asked if run.nodes or not run.per_node or run.copies > 1 else 0
     declared = facts.get("topology", {})
     return (
@@ -35,6 +37,8 @@ def check(run: Invocation, method: Method) -> Iterator[Finding]:
         message = f"each of {run.copies} machines starts the program, and each would work on its own"
         hint = "start it on the first one alone; the program's workers come from the cluster that it joins"
         yield Finding("launcher-copies", "warning", message, hint)
+    if run.copies > 1 and (0 <= run.nodes != 1):
+        yield from _same_rank(run)
     for option in directives.late(run.file):
         message = f"sbatch stops reading at the first command, so #SBATCH {option} behind it does nothing"
         yield Finding(
@@ -53,6 +57,15 @@ def check(run: Invocation, method: Method) -> Iterator[Finding]:
         message = f"the script has {nodes} machines, and the launcher counts {run.nodes}"
         yield Finding("launcher-directives", "warning", message, "let both say the same number", "--nodes")
     yield from _copies(said, run, method)
+
+
+def _same_rank(run: Invocation) -> Iterator[Finding]:
+    """The number of a machine, written out where several machines read it."""
+    for told in run.told.values():
+        for flag in ("node_rank", "machine_rank"):
+            if told.get(flag, "").isdigit():
+                message = f"each of {run.copies} machines is told that it is number {told[flag]}"
+                yield Finding("launcher-copies", "warning", message, "take it from a variable", f"--{flag}")
 
 
 def _gpus(said: Mapping[str, str]) -> Iterator[Finding]:

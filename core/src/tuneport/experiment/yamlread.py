@@ -49,13 +49,15 @@ _TAG = "tag:yaml.org,2002:"
 
 @dataclass(slots=True)
 class Document:
-    """A YAML document: plain data, the 1-based line of each path, the text of each plain scalar. `places` is
-    filled where it was made of several files: the file of each path."""
+    """A YAML document: plain data, the 1-based line of each path, the text of each plain scalar, the first
+    and last line of each text of several lines. `places` is filled where it was made of several files: the
+    file of each path."""
 
     data: Json = None
     file: str = ""
     lines: dict[Path_, int] = field(default_factory=dict)
     raw: dict[Path_, str] = field(default_factory=dict)
+    spans: dict[Path_, tuple[int, int]] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     places: dict[Path_, str] = field(default_factory=dict)
 
@@ -243,6 +245,10 @@ class _Builder:
             value = float(value) if kind == "float" and isinstance(value, int) else value
         if plain and not isinstance(value, str):
             self.doc.raw[self._here()] = event.value
+        last = event.end_mark.line + 1
+        if last > line:
+            block = event.style in ("|", ">")  # which ends where the next line begins
+            self.doc.spans[self._here()] = (line + 1, max(last - 1, line + 1)) if block else (line, last)
         self._add(value, line, event.anchor, 1)
 
     def _key(self, top: _Frame, text: str, plain: bool, line: int) -> None:

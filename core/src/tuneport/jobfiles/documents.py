@@ -14,15 +14,18 @@ from tuneport.types import Finding, Json
 MAX_DOCUMENTS = 200
 Place = tuple[str | int, ...]
 _MARK = re.compile(r"^---(?=\s|$)", re.M)
-_TEMPLATE = re.compile(r"^[^#\n]*\{\{.*\}\}", re.M)
+_TEMPLATE = re.compile(r"\{\{|\{%")
+FILLED = re.compile(r"\$\{?[A-Za-z_]|\{\{|\{%|\A[A-Z]{3,}\Z|(?<![a-z])[A-Z][A-Z0-9]*_[A-Z0-9]")
+"""What somebody fills in before the engine sees the file."""
 
 
 @dataclass(slots=True)
 class Object:
-    """One document that holds a mapping, and what was said about it."""
+    """One document that holds a mapping, and what was said of it. `template`: values are to be filled in."""
 
     document: Document
     findings: list[Finding] = field(default_factory=list)
+    template: bool = False
 
     @property
     def data(self) -> Mapping[str, Json]:
@@ -59,9 +62,13 @@ def read(path: Path) -> tuple[list[Object], list[Finding]]:
         problems += document.findings
         if isinstance(document.data, dict):
             found.append(Object(document))
-    if problems and _TEMPLATE.search(text):
-        hint = "render it first, as `helm template` does"
-        raise Invalid(f"{path} is a template, not YAML", code="job-file", hint=hint)
+    lines = text.split("\n")
+    for problem in problems:
+        # A mark that opens a mapping is complained of where it stands, or on the line below.
+        near = "".join(lines[max(problem.line - 2, 0) : problem.line])
+        if _TEMPLATE.search(near):
+            message = f"{path} is a template, not YAML: {problem.message}, on line {problem.line}"
+            raise Invalid(message, code="job-file", hint="render it first, as `helm template` does")
     return found, problems
 
 

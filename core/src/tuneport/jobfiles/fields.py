@@ -11,12 +11,13 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from tuneport.jobfiles.documents import Object, Place
+from tuneport.jobfiles.documents import FILLED, Object, Place
 from tuneport.text import closest
 from tuneport.types import Json
 
 SOURCE = "Kubernetes 1.37 API, KubeRay 1.7, JobSet 0.12 and Trainer 2.3, published schemas"
 MAX_SAID = 20
+_OWN = ("v1", "batch/v1", "apps/v1")
 _QUANTITY = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+|[numkMGTPE]|[KMGTPE]i)?\Z")
 _WORDS = {"str": "text", "int": "a whole number", "num": "a number", "bool": "true or false"}
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -37,6 +38,13 @@ def check(one: Object) -> None:
     kind = _table()["kinds"].get(one.kind)
     if kind:
         _object(one, one.data, (), kind)
+        return
+    version, _, name = one.kind.partition(" ")
+    own = next((known for known in _table()["kinds"] if known.endswith(f" {name}")), "")
+    if own and version in _OWN:
+        message = f"there is no {name} in {version}: kubectl knows no such kind"
+        hint = f"write apiVersion: {own.partition(' ')[0]}"
+        one.say("kube-field", "error", ("apiVersion",), message, hint, SOURCE)
 
 
 def check_pod(one: Object, place: Place, spec: Json) -> None:
@@ -76,10 +84,10 @@ def _object(one: Object, value: Json, place: Place, kind: str) -> None:
             _value(one, item, (*place, name), fields[name])
         elif not (place == () and name.startswith("x-")):
             close = closest(name, fields, cutoff=0.8)
-            message = f"there is no field {name!r} here, and kubectl refuses the object"
             if close:
+                message = f"there is no field {name!r} here, and kubectl refuses the object"
                 _say(one, (*place, name), message, f"did you mean {close}?")
-            else:
+            elif one.kind in _table()["kinds"]:  # what stands beside a pod may belong to the kind
                 message = f"there is no field {name!r} here, in the versions that are known"
                 one.say("kube-field", "warning", (*place, name), message, "", SOURCE)
 
@@ -103,14 +111,26 @@ def _plain(one: Object, value: Json, place: Place, kind: str) -> None:
 
 
 def _wrong(one: Object, place: Place, value: Json, wanted: str) -> None:
+    if isinstance(value, str) and FILLED.search(value):
+        one.template = True
+        return
     shown = json.dumps(value)[:40] if not isinstance(value, dict | list) else "this"
     text = wanted == "text" and not isinstance(value, dict | list)
     raw = one.document.raw.get(place, "") or (str(value) if text else "")
     hint = f'quote it: "{raw}"' if text else ""
-    message = f"{place[-1] if place else 'the object'} must be {wanted}, and {shown} is not"
-    _say(one, place, f"{message}: the API refuses the object", hint)
+    names = [f"[{part}]" if isinstance(part, int) else part for part in place]
+    name = "".join(names[-2:] if names and names[-1][0] == "[" else names[-1:])
+    _say(
+        one,
+        place,
+        f"{name or 'the object'} must be {wanted}, and {shown} is not: the API refuses the object",
+        hint,
+    )
 
 
 def _say(one: Object, place: Place, message: str, hint: str) -> None:
     """An error, but for a version whose fields still change from release to release."""
-    one.say("kube-field", "warning" if "alpha" in one.kind else "error", place, message, hint, SOURCE)
+    known = "alpha" not in one.kind
+    if not known:
+        message = message.replace("refuses", "of the known version refuses")
+    one.say("kube-field", "error" if known else "warning", place, message, hint, SOURCE)

@@ -10,13 +10,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tuneport.jobfiles.documents import Object, Place
+from tuneport.jobfiles.documents import FILLED, Object, Place
 from tuneport.jobfiles.pods import Pod, environment, gpus, listed, mapped, quantity, shared_memory
+from tuneport.text import closest
 from tuneport.types import Json
 
 POD = "KubeRay 1.7 ray-operator/controllers/ray/common/pod.go, generateRayStartCommand"
 CLUSTER = "KubeRay 1.7 ray-operator/controllers/ray/utils/validation.go, ValidateRayClusterSpec"
 JOB = "KubeRay 1.7 ray-operator/controllers/ray/utils/validation.go, ValidateRayJobSpec"
+NAMES = "KubeRay 1.7 ray-operator/controllers/ray/utils/validation.go, ValidateRayJobMetadata"
+_NAME = re.compile(r"[a-z]([-a-z0-9]{0,45}[a-z0-9])?\Z")
 _PLACES: dict[str, Place] = {
     "RayCluster": ("spec",),
     "RayJob": ("spec", "rayClusterSpec"),
@@ -101,10 +104,17 @@ def check(one: Object) -> None:
                 f"{group.name} says its resources in rayStartParams and in resources: KubeRay refuses it"
             )
             one.say("ray-refused", "error", (*group.place, "resources"), message, "keep one of them", CLUSTER)
+    for group in found:
+        for name in mapped(group.data, "rayStartParams"):
+            if "_" in name:
+                message = f"ray start has no --{name}, and the pod ends at once"
+                hint = f"write {name.replace('_', '-')}"
+                source = "ray python/ray/scripts/scripts.py, start"
+                one.say("ray-refused", "error", (*group.place, "rayStartParams", name), message, hint, source)
     if found:
         _version(one, found)
-    if one.kind.endswith(" RayJob"):
-        _job(one)
+        if one.kind.endswith(" RayJob"):
+            _job(one)
 
 
 def _gpus(one: Object, group: Group, others: bool) -> None:
@@ -195,15 +205,31 @@ def _version(one: Object, found: list[Group]) -> None:
     )
     for where, image in images:
         match = _IMAGE.search(image)
-        if match and isinstance(said, str) and said and said != match[1]:
+        if match is None:
+            continue
+        if isinstance(said, str) and said and said != match[1]:
             message = f"rayVersion is {said}, and the image has Ray {match[1]}"
             hint = "write the image's version: KubeRay decides by it how to start Ray"
             one.say("ray-version", "warning", (*where, "image"), message, hint, CLUSTER)
             return
+        said = match[1]  # of the head, which the workers join
 
 
 def _job(one: Object) -> None:
-    spec = mapped(one.data, "spec")
+    spec, name = mapped(one.data, "spec"), mapped(one.data, "metadata").get("name")
+    if isinstance(name, str) and not FILLED.search(name) and not _NAME.match(name):
+        message = f"{name!r} is no name of a RayJob: KubeRay refuses it"
+        hint = "write at most 47 small letters, digits and dashes, a letter first"
+        one.say("ray-refused", "error", ("metadata", "name"), message, hint, NAMES)
+    deadline = quantity(spec.get("activeDeadlineSeconds"))
+    if deadline is not None and deadline <= 0:
+        _refused(one, "activeDeadlineSeconds", "a RayJob has at least a second")
+    modes = ("K8sJobMode", "HTTPMode", "InteractiveMode", "SidecarMode")
+    mode = spec.get("submissionMode")
+    if isinstance(mode, str) and mode not in ("", *modes) and not FILLED.search(mode):
+        close = closest(mode, modes)
+        hint = f"did you mean {close}?" if close else ""
+        _refused(one, "submissionMode", f"{mode!r} is none of {', '.join(modes)}", hint)
     selector, ends = mapped(spec, "clusterSelector"), spec.get("shutdownAfterJobFinishes") is True
     if not selector and not spec.get("rayClusterSpec"):
         _refused(one, "rayClusterSpec", "a RayJob needs rayClusterSpec or clusterSelector")

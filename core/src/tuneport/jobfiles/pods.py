@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,12 +12,25 @@ from tuneport.jobfiles.documents import Object, Place
 from tuneport.types import Json
 
 SHARED = "/dev/shm"  # noqa: S108 - a path in a container
-_GPU = re.compile(r".*gpu\Z|nvidia\.com/mig-")
+_GPU = re.compile(r".*/gpu\Z")
+_DEVICE = re.compile(r"(?!([a-z]+\.)*kubernetes\.io/)[\w.-]+/[\w.-]+\Z|hugepages-")
 _QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))([eE][+-]?\d+|[numkMGTPE]|[KMGTPE]i)?\Z")
 _UNITS = {
     **dict(zip("num", (1e-9, 1e-6, 1e-3), strict=True)),
     **{unit: 1000.0 ** (step + 1) for step, unit in enumerate("kMGTPE")},
     **{f"{unit}i": 1024.0 ** (step + 1) for step, unit in enumerate("KMGTPE")},
+}
+
+
+ALONE = ("Pod", "Job", "CronJob", "JobSet")
+"""Kinds of which there is one pod, or one of each template, where nothing says how many."""
+PLAIN = ("Pod", "Job", "CronJob", "Deployment", "StatefulSet", "DaemonSet")
+"""Kinds whose pods get nothing that is not written in them."""
+_COUNTS = {
+    **dict.fromkeys(("Pod", "DaemonSet", "RayService"), ()),
+    **dict.fromkeys(("Job", "CronJob"), ("parallelism",)),
+    "JobSet": ("replicas", "parallelism"),
+    "LeaderWorkerSet": ("size",),
 }
 
 
@@ -30,35 +44,45 @@ class Pod:
     copies: int
     grouped: bool = False
 
-    def containers(self) -> Iterator[tuple[Place, Mapping[str, Any]]]:
-        """(place, container) of each that runs for the pod's whole life."""
-        for number, container in enumerate(listed(self.spec, "containers")):
-            if isinstance(container, dict):
-                yield (*self.place, "containers", number), container
+    def containers(self, *parts: str) -> Iterator[tuple[Place, Mapping[str, Any]]]:
+        """(place, container) of each that runs for the pod's whole life, or of other parts of the pod."""
+        for part in parts or ("containers",):
+            for number, container in enumerate(listed(self.spec, part)):
+                if isinstance(container, dict):
+                    yield (*self.place, part, number), container
+
+    def every(self) -> Iterator[tuple[Place, Mapping[str, Any]]]:
+        """(place, container) of each, those that run before the others included."""
+        return self.containers("initContainers", "containers")
+
+
+def pods_kind(one: Object) -> str:
+    """An object's kind without its version; empty where another group calls its own as Kubernetes does."""
+    version, _, kind = one.kind.partition(" ")
+    own = kind not in PLAIN or version.partition("/")[0] in ("v1", "batch", "apps", "extensions")
+    return kind if own else ""
 
 
 def found(one: Object) -> list[Pod]:
     """Every pod of an object, of whatever kind."""
-    kind = one.kind.partition(" ")[2]
-    return list(_below(one.data, (), kind, 1 if kind in ("Pod", "Job", "CronJob", "JobSet") else 0))
+    kind = pods_kind(one)
+    return list(_below(one.data, (), kind, 1 if kind in ALONE else None))
 
 
-def _below(value: Json, place: Place, kind: str, copies: int) -> Iterator[Pod]:
+def _below(value: Json, place: Place, kind: str, copies: int | None) -> Iterator[Pod]:
     if isinstance(value, list):
         for number, item in enumerate(value):
             yield from _below(item, (*place, number), kind, copies)
     if not isinstance(value, dict):
         return
     if isinstance(value.get("containers"), list) and place and place[-1] == "spec":
-        yield Pod(
-            place, value, copies, grouped=kind not in ("Pod", "Job", "CronJob", "Deployment", "StatefulSet")
-        )
+        yield Pod(place, value, copies or 0, grouped=kind not in PLAIN)
         return
-    for name in ("parallelism", "replicas", "numOfHosts"):
-        if name in value and kind != "RayService":
+    for name in _COUNTS.get(kind, ("replicas",)):
+        if name in value:
             number = value[name]
             plain = isinstance(number, int) and not isinstance(number, bool) and number > 0
-            copies = (copies or 1) * number if plain else 0
+            copies = (1 if copies is None else copies) * (number if plain else 0)
     for name, item in value.items():
         yield from _below(item, (*place, name), kind, copies)
 
@@ -82,20 +106,20 @@ def quantity(value: Json) -> float | None:
     if match is None or isinstance(value, bool):
         return None
     unit = match[2] or ""
-    return float(match[1]) * (
-        10.0 ** int(unit[1:]) if unit[:1] in ("e", "E") and unit[1:] else _UNITS.get(unit, 1.0)
-    )
+    exponent = unit[:1] in ("e", "E") and unit[1:]
+    number = float(f"{match[1]}e{exponent}") if exponent else float(match[1]) * _UNITS.get(unit, 1.0)
+    return number if math.isfinite(number) else None
 
 
-def gpu_fields(amounts: Mapping[str, Json]) -> dict[str, Json]:
-    """Those of a container's `limits` or `requests` that name GPUs."""
-    return {name: value for name, value in amounts.items() if _GPU.match(name)}
+def whole(amounts: Mapping[str, Json]) -> dict[str, Json]:
+    """Those of a container's `limits` or `requests` that are counted, not shared: GPUs and other devices."""
+    return {name: value for name, value in amounts.items() if _DEVICE.match(name)}
 
 
 def gpus(container: Mapping[str, Json]) -> int:
     """GPUs of a container: its limit, which a request without one does not replace."""
-    limits = gpu_fields(mapped(container, "resources", "limits"))
-    return int(sum(quantity(value) or 0 for value in limits.values()))
+    limits = mapped(container, "resources", "limits")
+    return int(sum(quantity(value) or 0 for name, value in limits.items() if _GPU.match(name)))
 
 
 def pod_gpus(pod: Pod) -> int:
@@ -122,3 +146,13 @@ def shared_memory(pod: Pod, container: Mapping[str, Json]) -> Mapping[str, Json]
                 (v for v in volumes if isinstance(v, dict) and v.get("name") == mount.get("name")), {}
             )
     return None
+
+
+def words(container: Mapping[str, Json]) -> list[tuple[str, Place]]:
+    """(word, its place in the container) of `command` and `args`."""
+    return [
+        (str(word), (name, number))
+        for name in ("command", "args")
+        for number, word in enumerate(listed(container, name))
+        if isinstance(word, str | int | float)
+    ]

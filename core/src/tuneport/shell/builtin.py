@@ -150,7 +150,7 @@ def _source(run: Runner, words: list[str], _heredoc: str) -> bool | None:
 
     if not words:
         return None
-    path = beside(words[0], run.state.cwd, run.state.file)
+    path = beside(words[0], run.state.cwd, run.state.file, elsewhere=run.state.common.elsewhere)
     if path is None:
         run.record.missing.append((words[0], run.state.file, run.state.line))
         return None
@@ -173,10 +173,10 @@ def _source(run: Runner, words: list[str], _heredoc: str) -> bool | None:
         state.file, state.line, state.params = before
 
 
-def beside(name: str, cwd: str, script: str, *, pipes: bool = False) -> str | None:
+def beside(name: str, cwd: str, script: str, *, pipes: bool = False, elsewhere: bool = False) -> str | None:
     """The file that a script means, seen from its working directory or from where it lies. With `pipes` it
-    may be one of this process's, as bash's `<(…)` gives it."""
-    if open_(name):
+    may be one of this process's, as bash's `<(…)` gives it; `elsewhere`, none of this machine's own."""
+    if open_(name) or (elsewhere and os.path.isabs(name)):
         return None
     for folder in (cwd, os.path.dirname(script)):
         if not open_(folder):

@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tuneport.errors import Invalid
 from tuneport.experiment.command_line import NEAR, Invocation, take_apart
 from tuneport.shell import complaints
 from tuneport.shell.builtin import beside, read_bytes
 from tuneport.shell.gaps import Gaps, Word, open_, shown, word
-from tuneport.shell.limits import too_much
+from tuneport.shell.limits import Budget, too_much
 from tuneport.shell.run import Break, Exit, Record, Return, Runner, Started
 from tuneport.shell.state import Common, State
 from tuneport.text import closest
@@ -21,6 +22,7 @@ from tuneport.types import Finding
 
 MAX_SCRIPTS = 8
 MAX_SAID = 5
+MAX_TOGETHER = 2.0  # seconds of CPU for all commands of a job file
 
 
 @dataclass(slots=True)
@@ -38,11 +40,12 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A command that an engine starts: words that say where they stand. `machines` and `copies` are those of
-    `Invocation`."""
+    """A command that an engine starts: words that say where they stand, of which none is behind line `last`.
+    `machines` and `copies` are those of `Invocation`."""
 
     words: Sequence[Word]
     env: Mapping[str, str]
+    last: int
     machines: tuple[int, int]
     copies: int
 
@@ -74,25 +77,39 @@ def read(words: Sequence[str], env: Mapping[str, str]) -> Reading:
 
 
 def follow(starts: Sequence[Start], env: Mapping[str, str], gaps: Gaps) -> Reading:
-    """Follow commands that no shell was given, each for itself.
+    """Follow commands that no shell was given, each for itself, on machines that are not this one.
 
     Args:
         env: variables that were given beside them.
         gaps: what their words leave open.
-
-    Raises:
-        Invalid: a script that they start cannot be read.
     """
-    reader = _Reader(gaps)
+    reader = _Reader(Common(gaps=gaps, elsewhere=True))
     reader.reading.scripted = True
+    until = time.process_time() + MAX_TOGETHER
     for start in starts:
-        known = len(reader.reading.programs)
-        first = start.words[0]
-        text = next((word for word in start.words if "\n" in word), first)
-        one = Started(tuple(start.words), dict(start.env), first.file, first.line, os.getcwd())
-        reader.follow(one, Invocation(), text.line)
+        first, found, known = start.words[0], reader.record.findings, len(reader.reading.programs)
+        said = len(found)
+        reader.common.budget = Budget()
+        try:
+            if time.process_time() > until:
+                raise too_much("the file starts too much to be followed")
+            one = Started(tuple(start.words), dict(start.env), first.file, first.line, os.getcwd())
+            reader.follow(one, Invocation(), placed=True)
+        except Invalid as error:
+            place = ("", first.file, first.line)
+            found.append(Finding(error.code, "note", f"not followed: {error.message}", "", *place))
+        # A text between quotes has its lines where the file does not.
+        found[said:] = [
+            replace(one, line=min(one.line, start.last)) if one.file == first.file else one
+            for one in found[said:]
+        ]
         for program in reader.reading.programs[known:]:
             program.machines, program.copies = start.machines, start.copies
+            if program.file == first.file:
+                program.line = min(program.line, start.last)
+            for argument in program.arguments:
+                if isinstance(argument, Word) and argument.file == first.file:
+                    argument.line = min(argument.line, start.last)
     reader.close(env)
     return reader.reading
 
@@ -116,8 +133,8 @@ def _unless_file(name: str, error: Invalid) -> Invalid:
 
 
 class _Reader:
-    def __init__(self, gaps: Gaps | None = None) -> None:
-        self.common = Common() if gaps is None else Common(gaps=gaps)
+    def __init__(self, common: Common | None = None) -> None:
+        self.common = common or Common()
         self.record = Record()
         self.reading = Reading(gaps=self.common.gaps)
         self._scripts = 0
@@ -139,7 +156,7 @@ class _Reader:
             state.file, state.params = file or "the command", list(found.arguments[1:])
             source = ("\n" * (first - 1) + found.text).encode("utf-8", "replace")
         else:
-            path = _script(found.script, cwd, file)
+            path = _script(found.script, cwd, file, elsewhere=self.common.elsewhere)
             state.file = os.path.relpath(path) if path.startswith(os.getcwd() + os.sep) else path
             source = _bytes(path, found.script)
         self.record.texts.append(source.decode("utf-8", "replace"))
@@ -153,8 +170,8 @@ class _Reader:
         for one in started:
             self.follow(one, found)
 
-    def follow(self, one: Started, above: Invocation, first: int = 1) -> None:
-        """Go on with a command, which `above` starts."""
+    def follow(self, one: Started, above: Invocation, *, placed: bool = False) -> None:
+        """Go on with a command, which `above` starts. `placed`: a piece of shell in it has a line."""
         try:
             found = take_apart(one.words)
         except Invalid as error:
@@ -169,6 +186,7 @@ class _Reader:
         if not found.script and not found.text:
             self.reading.programs.append(found)
             return
+        first = found.text.line if placed and isinstance(found.text, Word) else 1
         try:
             self.enter(found, found.env, one.cwd, one.file, first)
         except Invalid as error:
@@ -201,8 +219,8 @@ class _Reader:
             self.reading.findings.append(Finding("script-unread", "note", message, hint, "", file, line))
 
 
-def _script(name: str, cwd: str, file: str) -> str:
-    path = beside(name, cwd, file, pipes=not file)
+def _script(name: str, cwd: str, file: str, *, elsewhere: bool = False) -> str:
+    path = beside(name, cwd, file, pipes=not file and not elsewhere, elsewhere=elsewhere)
     if path is None:
         here = "" if open_(name) else os.path.join("" if open_(cwd) else cwd, name)
         what = "is not here"

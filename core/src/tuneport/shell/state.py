@@ -16,10 +16,11 @@ stands for any number of words."""
 
 @dataclass(slots=True)
 class Common:
-    """What all states of one reading share."""
+    """What all states of one reading share. `elsewhere`: it runs on a machine whose files are not here."""
 
     gaps: Gaps = field(default_factory=Gaps)
     budget: Budget = field(default_factory=Budget)
+    elsewhere: bool = False
 
 
 @dataclass(slots=True)
