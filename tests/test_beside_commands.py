@@ -36,7 +36,7 @@ NODES = [
     ("launcher-processes", "--num-gpus", "error", f"{SEEN}ray start --head --num-gpus 8", f"{SEEN}ray start --head --num-gpus 2"),
     ("launcher-refuses", "--port", "error", "ray start --head --port 8265", "ray start --head --port 8265 --dashboard-port 8266"),
     ("launcher-nested", "--head", "warning", "srun --ntasks=2 ray start --head --block", "srun --nodes=1 --ntasks=1 ray start --head --block"),
-    ("launcher-flag", "--num_gpux", "warning", "ray start --head --num-gpux 8", "ray start --head --disable-usage-stats -v"),
+    ("launcher-flag", "--num-gpux", "warning", "ray start --head --num-gpux 8", "ray start --head --disable-usage-stats -v"),
 ]  # fmt: skip
 JOBS = [
     ("launcher-refuses", "--address", "error", "ray job submit --address tcp://h1:8265 -- ls", "ray job submit --address http://h1:8265 -- ls"),
@@ -63,7 +63,7 @@ SERVERS = [
     ("launcher-rendezvous", "--node-rank", "warning", "vllm serve m -tp 16 --nnodes 2 --master-addr h1", f"vllm serve m -tp 16 {MEET}"),
     ("launcher-rendezvous", "--master-addr", "warning", "vllm serve m -tp 16 -n2 -r1", "vllm serve m -tp 16 -n2 -r0"),
     ("launcher-refuses", "--api-server-count", "error", "vllm serve m --headless --api-server-count 2", "vllm serve m --headless"),
-    ("launcher-flag", "--tensor_paralel_size", "warning", "vllm serve m --tensor-paralel-size 4",
+    ("launcher-flag", "--tensor-paralel-size", "warning", "vllm serve m --tensor-paralel-size 4",
      "vllm serve m --no-enable-prefix-caching -O3 --compilation-config.mode 3 --max_model_len 8"),
     ("launcher-processes", "--tensor_parallel_size", "error", "trl vllm-serve --model m --tensor_parallel_size 4 --data_parallel_size 4",
      "trl vllm-serve --model m --tensor_parallel_size 4 --data_parallel_size 2"),
@@ -71,6 +71,9 @@ SERVERS = [
      f"trl vllm-serve --model m --tensor_parallel_size 16 {CLUSTER}"),
     ("launcher-processes", "--tensor_parallel_size", "error", f"{SEEN}trl vllm-serve --model m --data-parallel-size 4",
      f"{SEEN}trl vllm-serve --model m --data-parallel-size 2"),
+    ("launcher-processes", "--tp-size", "error", "python3 -m sglang.launch_server --model-path m --tp 16", "python3 -m sglang.launch_server --model-path m --tp 8"),
+    ("launcher-processes", "--tp-size", "error", f"{SEEN}sglang serve --model-path m --tensor-parallel-size 4", f"{SEEN}sglang serve --model-path m --tp-size 2"),
+    ("launcher-rendezvous", "--nnodes", "error", "sglang serve --model-path m --tp 16 --nnodes 4", "sglang serve --model-path m --tp 16 --nnodes 2 --node-rank 1"),
 ]  # fmt: skip
 
 

@@ -103,8 +103,9 @@ def _strangers(name: str, declared: Mapping[str, Json], flags: Iterable[str]) ->
     for flag in flags:
         if not _strange(declared, flag):
             continue
-        asked = shown(flag if flag.startswith("-") else f"--{flag}")
-        close = closest(asked, _flags(declared))
+        asked, known = shown(flag if flag.startswith("-") else f"--{flag}"), _flags(declared)
+        asked = asked if any("_" in one for one in known) else asked.replace("_", "-")
+        close = closest(asked, known)
         hint = f"did you mean {close}?" if close else f"`{name} --help` lists them"
         yield Finding("launcher-flag", "warning", f"{name} has no flag {printable(asked)}", hint, asked)
 
