@@ -124,6 +124,11 @@ def test_ways_to_start_the_same_server(command: str) -> None:
     assert [one.key for one in found(command, ONE)] == ["--tensor-parallel-size"]
 
 
+@pytest.mark.parametrize("address", ["h1:6379", "http://127.0.0.1:8265", "http://localhost:8265/", "auto"])
+def test_a_variable_that_leads_to_the_same_place_is_left_alone(address: str) -> None:
+    assert not found(f"RAY_ADDRESS={address} ray job submit --address http://localhost:8265 -- ls")
+
+
 def test_a_program_that_takes_over_is_not_judged() -> None:
     assert not found("vllm serve m --omni --tensor-parallel-size 16 --usp 2", ONE)
 
