@@ -113,7 +113,7 @@ def check_every(words: Sequence[str], asked: Asked) -> tuple[list[Checked], list
         try:
             checked.append(check_arguments(program, asked, reading.gaps))
         except NotFound as error:
-            unknown = unknown or program.module
+            unknown = unknown or ("" if program.beside else program.module)
             if error.hint.startswith(entries.NEAR):
                 place = ("", program.file, program.line)
                 near.append(Finding(error.code, "warning", error.message, error.hint, *place))
@@ -205,15 +205,18 @@ def _launched(run: Invocation, asked: Asked, error: NotFound) -> Checked | None:
     topology = _topology(method, run, asked, {}, {})
     release = Release("", "", {}, {})
     facts = {name: asked.facts.get(name, {}) for name in ("env", "topology")}
+    if not (asked.nodes or run.nodes or facts["topology"].get("nodes")):
+        facts["topology"] = {**facts["topology"], "assumed": True}  # nobody said that it is one machine
     context = Context(method, release, Request(env=env), topology, facts, {}, {}, {}, {}, linted=True)
     # No program follows whose own check would name flags that the launcher does not have.
     said = [*problems, *launched.ruled(replace(run, settings=[]), context)]
     if not said:
         return None
     note = Finding(error.code, "note", error.message, error.hint)
+    shown = [] if run.beside else [note]
     starts = run.launchers[-1] if run.launchers else ""
     unread = (replace(note, severity="error"),)
-    return Checked(starts, "", run.module, "", tuple(ordered([*said, note])), (), context, run, unread)
+    return Checked(starts, "", run.module, "", tuple(ordered([*said, *shown])), (), context, run, unread)
 
 
 def _check(run: Invocation, asked: Asked) -> Checked:

@@ -48,6 +48,12 @@ def find(run: Invocation, wanted: str, release: str) -> tuple[str, str, str]:
     Raises:
         NotFound: no framework has it.
     """
+    if run.beside:
+        raise NotFound(
+            f"{run.beside} is no program that is known here: all that is judged of it is what it is told",
+            code="entry-unknown",
+            hint="check the script that it stands in, or the training's own command, for the rest",
+        )
     known_entries: list[str] = []
     for framework, version in _places(wanted, release):
         try:

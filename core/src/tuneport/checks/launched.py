@@ -10,6 +10,7 @@ from tuneport.checks.launcher_file import overruled
 from tuneport.experiment.command_line import Invocation
 from tuneport.registry import catalog
 from tuneport.shell.gaps import open_, shown
+from tuneport.shell.open_questions import is_free
 from tuneport.text import closest, printable
 from tuneport.types import Context, Finding, Json
 
@@ -19,12 +20,13 @@ SHOWN = 8
 def ruled(run: Invocation, context: Context) -> Iterator[Finding]:
     """What the rules of each launcher of a command say of its flags, and a warning for each that it does not
     have. An expression has them as `cfg`, without dashes and as numbers where they are such, and those of the
-    launchers around it as `cfg.around.NAME`.
+    launchers around it as `cfg.around.NAME`; `cfg.open` is true where a command beside programs has words
+    that may be any flag.
 
     Args:
         context: the program's; of it only what is known of hardware and variables counts here.
     """
-    known = catalog.launchers()
+    known = {**catalog.beside(), **catalog.launchers()}
     told: dict[str, dict[str, Json]] = {
         name: {flag: _typed(value) for flag, value in flags.items()} for name, flags in run.told.items()
     }
@@ -36,14 +38,16 @@ def ruled(run: Invocation, context: Context) -> Iterator[Finding]:
         if not run.settings:  # else `check` says it
             yield from _strangers(name, known.get(name, {}), flags)
         around = {other: flags for other, flags in told.items() if other != name}
-        config = {**flags, "around": around}
+        more = bool(run.beside) and any(map(is_free, run.arguments))
+        config = {**flags, "around": around, "open": more}
         unknown = {flag for flag, value in run.told.get(name, {}).items() if open_(value)}
         for other, values in run.told.items():
             unknown |= {f"around.{other}.{flag}" for flag, value in values.items() if open_(value)}
         seen = context._replace(config=config, own=config, origins={})
         found, _ = rules.apply(seen, checks, (), frozenset(unknown), unsure)
         yield from found
-    yield from batch_script.check(run, context.method)
+    if not run.beside:
+        yield from batch_script.check(run, context.method)
 
 
 def _directives(run: Invocation) -> dict[str, Json]:
@@ -99,21 +103,25 @@ def _strangers(name: str, declared: Mapping[str, Json], flags: Iterable[str]) ->
     for flag in flags:
         if not _strange(declared, flag):
             continue
-        asked = shown(flag if flag.startswith("-") else f"--{flag}")
-        close = closest(asked, _flags(declared))
+        asked, known = shown(flag if flag.startswith("-") else f"--{flag}"), _flags(declared)
+        asked = asked if any("_" in one for one in known) else asked.replace("_", "-")
+        close = closest(asked, known)
         hint = f"did you mean {close}?" if close else f"`{name} --help` lists them"
         yield Finding("launcher-flag", "warning", f"{name} has no flag {printable(asked)}", hint, asked)
 
 
 def _strange(declared: Mapping[str, Json], flag: str) -> bool:
     """Whether a launcher whose flags are all known has none that is called like this, or begins so."""
-    return "takes" in declared and not any(_plain(one).startswith(_plain(flag)) for one in _flags(declared))
+    names = [_plain(flag)]
+    if declared.get("negates"):
+        names.append(names[0].removeprefix("no_"))
+    known = [_plain(one) for one in _flags(declared)]
+    return "takes" in declared and not any(one.startswith(name) for one in known for name in names)
 
 
 def _flags(declared: Mapping[str, Json]) -> list[str]:
-    return [
-        flag for part in ("takes", "alone", "nodes", "processes", "total") for flag in declared.get(part, ())
-    ]
+    parts = ("takes", "alone", "nodes", "processes", "total", "short")
+    return [flag for part in parts for flag in declared.get(part, ())]
 
 
 def _plain(flag: str) -> str:

@@ -47,7 +47,8 @@ def command(known: dict[str, Any], words: tuple[str, ...], as_json: bool) -> int
 def command_text(one: dict[str, Json]) -> str:
     """What a command is, and where it stands in its script."""
     where = f"{one['file']}:{one['line']}: " if one["line"] else ""
-    return f"{where}{one['method'] or one['entry']} on {one['release']}"
+    on = f" on {one['release']}" if one["release"] else ""
+    return f"{where}{one['method'] or one['entry']}{on}"
 
 
 def counted(findings: Sequence[Finding]) -> str:

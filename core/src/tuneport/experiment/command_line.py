@@ -9,7 +9,7 @@ import json
 import os.path
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tuneport.errors import Invalid
 from tuneport.experiment.secrets import is_secret
@@ -51,6 +51,7 @@ NEAR = "command-near"
 _NODES = ("--nnodes",)
 _PROCESSES = ("--nproc-per-node", "--nproc_per_node")
 _COUNTS = ("nodes", "processes", "total")
+JOB = "ray job submit"
 _GLUED = re.compile(r"(-[A-Za-z]?)(\d\S*)\Z")  # a short flag and its number in one word, as in -N2
 
 
@@ -65,7 +66,8 @@ class Invocation:
     launcher is told: launcher -> flag, without its dashes and with `_` between words -> value. `led` is true
     where words that nobody knows stand before the program: they may start it anywhere, and more than once.
     `machines` are those that a job file gives it, and the GPUs of each, 0 where it does not say, and `copies`
-    how many of them start it in the same words."""
+    how many of them start it in the same words. `beside` names a command that is no program of a framework
+    and is judged by what it is told alone."""
 
     module: str = ""
     is_file: bool = False
@@ -85,6 +87,7 @@ class Invocation:
     led: bool = False
     machines: tuple[int, int] = (0, 0)
     copies: int = 1
+    beside: str = ""
 
 
 def take_apart(words: Sequence[str]) -> Invocation:
@@ -122,6 +125,8 @@ def take_apart(words: Sequence[str]) -> Invocation:
             return _shell(found, rest[1:])
         if name == "ray" and rest[1:3] == ["job", "submit"]:
             rest = _ray(found, rest[3:])
+        elif begun := _begun(rest):
+            return _beside(found, begun, rest[len(begun.split()) :])
         elif name in _RUNNERS and rest[1:2] == ["run"]:
             found.launchers.append(name)
             rest = _skip("conda" if name == "conda" else "uv", rest[2:], found)
@@ -139,6 +144,8 @@ def take_apart(words: Sequence[str]) -> Invocation:
         else:
             _misspelt(name, rest)
             break
+    if JOB in found.told:
+        return submission(found)
     shown = shown_text(" ".join(words[:4]))
     raise Invalid(
         f"no program is started by {shown!r} that can be checked",
@@ -170,6 +177,7 @@ def _contained(found: Invocation, rest: list[str]) -> list[str]:
         if variable and (before in ("-e", "--env") or word.startswith("--env=")):
             found.env[variable[1]] = variable[2]
         starts = _PYTHON.match(word) or os.path.basename(word) in (*_SHELLS, "torchrun", "env", *_declared())
+        starts = starts or bool(_begun(rest[number:]))
         if (starts or word.endswith((".sh", ".py"))) and not before.startswith("-"):
             return rest[number:]
     raise Invalid(
@@ -294,8 +302,57 @@ def _module(found: Invocation, rest: list[str]) -> Invocation:
     for name, program in _programs().items():
         if program.get("module") == rest[0]:
             return _by_word(found, name, program, rest[1:])
+    for name, declared in _besides().items():
+        if declared.get("module") == rest[0]:
+            return _beside(found, name, rest[1:])
     found.module, found.arguments = rest[0], rest[1:]
     return found
+
+
+def _besides() -> Mapping[str, Mapping[str, Json]]:
+    """The commands that people write beside programs of frameworks."""
+    from tuneport.registry import catalog  # late: most commands need none of them
+
+    return catalog.beside()
+
+
+def _begun(rest: Sequence[str]) -> str:
+    """The command beside programs that some words begin with, empty where they begin with none."""
+    words = [os.path.basename(rest[0]), *rest[1:4]]
+    return next((name for name in _besides() if words[: len(name.split())] == name.split()), "")
+
+
+def _beside(found: Invocation, name: str, rest: list[str]) -> Invocation:
+    """Such a command and what it is told; words that are no flags may stand anywhere."""
+    declared = _besides()[name]
+    short, alone, left = declared.get("short", {}), declared.get("alone", ()), list(rest)
+    told = found.told.setdefault(name, {})
+    while left:
+        word = left.pop(0)
+        flag, equal, value = word.partition("=")
+        if not flag.startswith("-") or flag.strip("-") == "":
+            continue
+        if glued := _GLUED.match(word):
+            flag, equal, value = glued[1], "=", glued[2]
+        if flag == "-":  # a negative number
+            continue
+        flag = short.get(flag, flag.partition(".")[0])
+        if not equal and left and not left[0].startswith("-") and flag not in alone:
+            value = left.pop(0)
+        _counted(found, flag, value, declared)
+        _told(found, name, flag, value)
+    for flag, value in declared.get("defaults", {}).items():
+        told.setdefault(flag, value)
+    if any(word.partition("=")[0] in declared.get("others", ()) for word in rest):
+        del found.told[name]
+    found.module = found.beside = name
+    found.arguments = rest
+    return found
+
+
+def submission(found: Invocation) -> Invocation:
+    """What submits a job, by itself: for one that starts no program which is judged in its place."""
+    return replace(found, module=JOB, beside=JOB, script="", text="", arguments=[], is_file=False)
 
 
 def _file(found: Invocation, rest: list[str]) -> Invocation:
@@ -364,12 +421,14 @@ def _counted(found: Invocation, flag: str, value: str, counting: Mapping[str, Js
 
 def _ray(found: Invocation, rest: list[str]) -> list[str]:
     found.launchers.append("ray-job")
+    found.told.setdefault(JOB, {})
     while rest and rest[0] != "--" and rest[0].startswith("-"):
         flag, equal, value = rest[0].partition("=")
         alone = flag in ("--no-wait", "--verbose", "-v")
         if not equal and not alone:
             value, rest = (rest[1] if len(rest) > 1 else ""), rest[1:]
         rest = rest[1:]
+        _told(found, JOB, flag, value)
         if flag == "--runtime-env-json":
             try:
                 variables = json.loads(value).get("env_vars", {})

@@ -73,6 +73,16 @@ def programs() -> dict[str, dict[str, Json]]:
     return found
 
 
+def beside() -> dict[str, dict[str, Json]]:
+    """Every command that people write beside programs of a framework, such as one that starts a server: the
+    words that it begins with -> its flags."""
+    found: dict[str, dict[str, Json]] = {}
+    for framework in frameworks():
+        with suppress(TuneportError):
+            found |= framework_spec(framework).get("beside", {})
+    return found
+
+
 def release_file(framework: str, version: str) -> Path:
     """Where `release_spec` was read from.
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tuneport.errors import Invalid
-from tuneport.experiment.command_line import NEAR, Invocation, take_apart
+from tuneport.experiment.command_line import JOB, NEAR, Invocation, submission, take_apart
 from tuneport.shell import complaints
 from tuneport.shell.builtin import beside, read_bytes
 from tuneport.shell.gaps import Gaps, Word, open_, shown, word
@@ -70,6 +70,8 @@ def read(words: Sequence[str], env: Mapping[str, str]) -> Reading:
         reader.reading.programs.append(found)
         return reader.reading
     reader.reading.scripted = True
+    if JOB in found.told:
+        reader.reading.programs.append(submission(found))
     found.arguments = [word(text, "", 0) for text in found.arguments]  # in no script
     reader.enter(found, dict(env), os.getcwd(), "")
     reader.close(env)
@@ -186,6 +188,8 @@ class _Reader:
         if not found.script and not found.text:
             self.reading.programs.append(found)
             return
+        if JOB in found.told:
+            self.reading.programs.append(submission(found))
         first = found.text.line if placed and isinstance(found.text, Word) else 1
         try:
             self.enter(found, found.env, one.cwd, one.file, first)
