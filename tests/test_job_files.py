@@ -255,9 +255,21 @@ def test_a_pytorch_job(old: str, new: str, code: str, tmp_path: Path) -> None:
         ),
         JOB + "---\n" + JOB.replace("name: train}", "name: other}").replace("nnodes=2", "nnodes=4"),
         SKY.replace("H100:8", "tpu-v5litepod-8"),
+        SKY.replace('"H100:8"', "{H100:8, A100:8}"),
+        SKY.replace('"H100:8"', "{H100:8, A100:4}").replace("=$SKYPILOT_NUM_GPUS_PER_NODE", "=8"),
         "name: pool\nresources: {accelerators: H100}\nsetup: echo\n",
     ],
-    ids=["filled-in-later", "other-service", "shell", "each-for-itself", "two-objects", "tpu", "pool"],
+    ids=[
+        "filled-in-later",
+        "other-service",
+        "shell",
+        "each-for-itself",
+        "two-objects",
+        "tpu",
+        "set",
+        "other-set",
+        "pool",
+    ],
 )
 def test_what_cannot_be_known_is_no_mistake(text: str, tmp_path: Path) -> None:
     assert not [

@@ -77,13 +77,17 @@ def hardware(data: Mapping[str, Json]) -> tuple[int, int]:
 
 
 def _accelerators(said: Json) -> int:
-    """GPUs in `H100:8`, `{H100: 8}` or `[H100:8, A100:8]`."""
+    """GPUs in `H100:8`, `{H100: 8}`, `{H100:8, A100:8}` or `[H100:8, A100:8]`."""
     if isinstance(said, str):
         name, _, number = said.partition(":")
         gpu = name.strip() and not name.strip().lower().startswith("tpu")
         return int(quantity(number or 1) or 0) if gpu else 0
     if isinstance(said, dict):
-        counts = {int(quantity(1 if number is None else number) or 0) for number in said.values()}
+        # In `{L4:4, A100:8}` each is a key, as the blank behind the colon is missing.
+        counts = {
+            _accelerators(name) if number is None else int(quantity(number) or 0)
+            for name, number in said.items()
+        }
     elif isinstance(said, list):
         counts = {_accelerators(item) for item in said}
     else:
