@@ -44,7 +44,7 @@ HEAVY = {
     "make demo": (".ci/run", "\n  make demo\n"),
     "make test": (".ci/run", "\nmake test\n"),
     "make engine": ("Makefile", "$(MAKE) --jobs 2 --output-sync=target engine-fleets engine-frameworks"),
-    "make bench": ("Makefile", "\nbench:"),
+    "make bench": (".ci/long", "\nmake bench\n"),
     "source .venv/bin/activate": ("Makefile", "\nVENV   := .venv\n"),
 }
 ENGINE = {

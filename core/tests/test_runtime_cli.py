@@ -84,7 +84,8 @@ def test_a_runtime_from_declared_to_removed(tiny: Path) -> None:
     assert states() == declared
     with pytest.raises(Unavailable) as caught:
         resolve_python(RuntimeNeed("tiny-frame-1.0.0", variant="cpu"))
-    assert caught.value.hint == "tp runtime install tiny-frame@1.0.0 --variant cpu"
+    assert caught.value.hint.startswith("tp runtime install tiny-frame@1.0.0 --variant cpu; ")
+    assert "TUNEPORT_IMAGE_TINY_FRAME" in caught.value.hint
 
     done = tp("runtime", "install", "tiny-frame@1.0.0", "--variant", "cpu")
     assert done.returncode == 0, done.stderr

@@ -411,26 +411,45 @@ def evaluation_plan(name: str, given: Flags, run_id: str = "") -> tuple[LaunchPl
     kind = _evaluation(written)
     if kind == "launch":
         made, report = plan(name, given._replace(model_run=run_id))
-        return made, _compared(made, report._replace(findings=_named(report, given, run_id)), run_id)
+        return made, _compared(
+            made, report._replace(findings=_named(report, given, run_id, written.path)), run_id
+        )
     uses = ("validation_data",) if run_id else ("model", "validation_data")
     compiled, hooks, report = _aside(name, given, uses)
     launch = plan(name, given._replace(model_run=run_id))[0] if kind == "shares" else None
     made = hooks.around(compiled.context, eval_plan(compiled.context, run_id, launch))
     report = report._replace(findings=_seen_by_fleet(compiled, written.project, made).findings)
-    return made, _compared(made, report._replace(findings=_named(report, given, run_id)), run_id)
+    return made, _compared(
+        made, report._replace(findings=_named(report, given, run_id, written.path)), run_id
+    )
 
 
-def _named(report: Report, given: Flags, run_id: str) -> tuple[Finding, ...]:
+_DEMANDED = 'os.environ["TUNEPORT_VALIDATION_DATA"]'
+
+
+def _script(path: Path) -> str:
+    """What is written in an experiment's eval.py."""
+    try:
+        return (path / "eval.py").read_text("utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _named(report: Report, given: Flags, run_id: str, path: Path) -> tuple[Finding, ...]:
     """The findings, with a warning where it is not clear what is to be evaluated, or whether it is there."""
     assert report.compiled is not None
     found = [*report.findings, *_unfinished(run_id, "--run-id")]
+    request = report.compiled.context.request
+    if request.validation_data is None and _DEMANDED in _script(path):
+        message = "eval.py reads TUNEPORT_VALIDATION_DATA, and nothing names validation data"
+        found.append(Finding("eval-data", "warning", message, "give --validation-data", "--validation-data"))
     if run_id and given.model:
         message, hint = (
             f"--model is not evaluated: what {run_id} wrote is",
             "give one of --run-id and --model",
         )
         found.append(Finding("eval-model", "warning", message, hint, "--model"))
-    elif not run_id and report.compiled.context.request.model is None:
+    elif not run_id and request.model is None:
         message = "neither --run-id nor --model names what is to be evaluated"
         hint = "--run-id JOB evaluates what a job wrote"
         found.append(Finding("eval-model", "warning", message, hint, "--run-id"))

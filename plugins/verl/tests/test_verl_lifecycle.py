@@ -103,6 +103,15 @@ def test_what_is_written_wrong_blocks_an_export(workshop: Any) -> None:
     assert any(finding.code.startswith("lock") for finding in caught.value.findings)
 
 
+def test_an_evaluation_without_its_rows_is_a_warning(made: tuple[str, str]) -> None:
+    method, folder = made
+    asked = {name: value for name, value in request(method).items() if name != "validation_data"}
+    codes = [
+        finding.code for finding in workflow.evaluation_plan(folder, flags(**asked), "job-1")[1].findings
+    ]
+    assert "eval-data" in codes
+
+
 def test_an_evaluation_needs_its_model_alone(made: tuple[str, str]) -> None:
     _, folder = made
     profile = {"profile": "cpu:1"}

@@ -56,7 +56,8 @@ def resolve_python(need: RuntimeNeed) -> Path:
         raise Unavailable(
             f"runtime {need.id} ({need.variant}) is not installed here",
             code="runtime-not-installed",
-            hint=f"tp runtime install {reference} --variant {need.variant}",
+            hint=f"tp runtime install {reference} --variant {need.variant}; a fleet that runs images takes "
+            f"the one that {variable(release.framework)} or the file of TUNEPORT_RUNTIME_REGISTRY_FILE names",
         )
     return found.interpreter
 

@@ -40,7 +40,7 @@ def made(settings: Mapping[str, Json], plan: LaunchPlan, key: str, kind: str) ->
             return f"{ref.prefix}{_output(settings, ref.name)}{ref.suffix}"
         text = known(ref)
         if ref.ref == "dataset" and isinstance(text, str):
-            seen(settings, text.removeprefix(ref.prefix), f"dataset {ref.name}")
+            seen(settings, text.removeprefix(ref.prefix).removesuffix(ref.suffix), f"dataset {ref.name}")
         return text
 
     commands = resolve_all(plan.commands, resolve)
