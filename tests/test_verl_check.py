@@ -143,6 +143,18 @@ def test_a_sound_command_has_no_errors(version: str) -> None:
     assert report.facts["release"] == f"verl {version}"
 
 
+def test_a_budget_that_is_raised_to_an_unknown_length_is_not_judged() -> None:
+    """0.9.1 raises it to the model's positions where no length is named, and the model is not here."""
+    words = ["max_num_batched_tokens=512", "max_num_seqs=1024", "enable_chunked_prefill=False"]
+    command = [*GRPO, *(f"actor_rollout_ref.rollout.{word}" for word in words)]
+    codes = {
+        version: {finding.code for finding in workflow.check(command, version=version).findings}
+        for version in ("0.9.0", "0.9.1")
+    }
+    assert "verl-rollout-sequences" in codes["0.9.0"]
+    assert not {code for code in codes["0.9.1"] if code.startswith("verl-rollout-sequences")}
+
+
 @pytest.mark.parametrize(
     ("word", "code", "key"),
     [

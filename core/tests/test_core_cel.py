@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -223,6 +225,61 @@ def test_loops_cannot_run_for_long() -> None:
         with pytest.raises(Undecided):
             rules.holds(source)
         assert time.monotonic() - began < 0.5, source
+
+
+NINE = "[1,2,3,4,5,6,7,8,9]"
+COPIES = {
+    "literals in literals": "".join(f"{NINE}.all({name}," for name in "abcdefghij") + "true" + ")" * 10,
+    "literals side by side": "&&".join(["".join(f"{NINE}.all({name}," for name in "abcd") + "a > 0))))"] * 6),
+    "lists of lists": "cfg.l.map(x, cfg.l).size() > 0",
+    "a list in a list": "[cfg.l, cfg.l].all(x, cfg.l.all(y, x == cfg.l))",
+    "a list searched": "cfg.l.all(x, " + " && ".join(["x in cfg.l"] * 60) + ")",
+    "doubled again and again": "[1]" + ".map(a, [a, a])" * 30 + ".size() > 0",
+    "texts doubled": "['ab']" + ".map(a, a + a)" * 30 + ".size() > 0",
+    "patterns": r"cfg.l.exists(x, string(x).matches('\\w{50}'))",
+    "patterns that are read": "cfg.l.exists(x, string(x).matches(cfg.s))",
+}
+GROWN = """
+import sys, time
+from tuneport.checks.cel import Rules, Undecided
+sources = sys.stdin.read().split("\\0")
+for length in (1_000, 5_000):
+    for source in sources:
+        for known in ((), (source,)):
+            rules = Rules({"cfg": {"s": "adam", "l": list(range(length))}}, known)
+            began = time.monotonic()
+            try:
+                rules.holds(source)
+            except Undecided:
+                pass
+            else:
+                sys.exit(source)
+            assert time.monotonic() - began < 1, source
+print(int(open("/proc/self/status").read().partition("VmHWM:")[2].split()[0]) // 1024)
+"""
+
+
+def test_no_rule_runs_or_grows_for_long(tmp_path: Path) -> None:
+    """Neither in the engine alone nor where what is simple is decided before it."""
+    env = {**os.environ, "TUNEPORT_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", GROWN],
+        input="\0".join(COPIES.values()),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=env,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert int(done.stdout) < 200, "MiB"
+
+
+FAIR = ["cfg.l.all(x, x != cfg.l[0] || x == 0)", "cfg.l.map(x, x * 2).filter(x, x > 1).size() > 0"]
+
+
+@pytest.mark.parametrize("source", FAIR)
+def test_what_is_little_work_is_done(source: str) -> None:
+    assert Rules({"cfg": {"l": list(range(100))}}).holds(source)
 
 
 HOSTILE = {

@@ -119,6 +119,39 @@ def test_every_changed_added_or_removed_value_is_refused_and_named(world: World)
         assert all(f.hint and f.file.endswith(lock.NAME) for f in findings), what
 
 
+@pytest.mark.parametrize(
+    ("edits", "keys"),
+    [
+        ({"framework.version": "2.0.0"}, ["framework.version"]),
+        ({"framework.version": "9.0.0"}, ["framework.version"]),
+        ({"recipe.name": "acme/align"}, ["recipe.name"]),
+        ({"recipe.name": "acme/align", "framework.version": "2.0.0"}, ["recipe.name", "framework.version"]),
+        ({"recipe.name": "other/tune"}, ["recipe.name"]),
+        ({"framework.kind": "other"}, ["framework.kind"]),
+        ({"recipe.version": "7"}, ["recipe.version"]),
+        ({"framework.runtime_id": "acme-2.0.0"}, ["framework.runtime_id"]),
+        ({"requires.core": ">=0.0"}, ["requires.core"]),
+    ],
+)
+def test_what_was_edited_is_named_and_nothing_else(
+    world: World, edits: dict[str, str], keys: list[str]
+) -> None:
+    path = world.experiment(version="1.0.0")
+    document = lock_of(path)
+    for key, value in edits.items():
+        group, field = key.split(".")
+        assert document[group][field] != value
+        document[group][field] = value
+    write(path, document)
+    finding = one(lock.read(path / lock.NAME)[1], "lock-tampered")
+    assert finding.key == keys[0]
+    assert finding.message.partition(": ")[2] == ", ".join(keys)
+    group, field = keys[0].split(".")
+    rows = (path / lock.NAME).read_text().splitlines()
+    start = next(number for number, row in enumerate(rows) if row.startswith(f'  "{group}": {{'))
+    assert finding.line == start + list(document[group]).index(field) + 2
+
+
 def test_every_duplicated_key_is_refused_and_named_with_its_line(world: World) -> None:
     path = world.experiment()
     text = (path / lock.NAME).read_text()

@@ -112,7 +112,7 @@ def expressions() -> st.SearchStrategy[str]:
 def asked(source: str, variables: dict[str, Any]) -> tuple[Any, Any]:
     """(what is decided without the engine, what the engine says); `UNDECIDED` where neither is possible."""
     rules = Rules(variables)
-    said = simple.value(read(source), rules._given)
+    said = simple.decided(read(source), rules._given)
     if isinstance(said, simple.Missing):
         said = UNDECIDED
     try:
@@ -155,7 +155,7 @@ def test_a_decision_is_the_engines(source: str, a: Any, c: Any, gpus: Any) -> No
 )
 def test_what_it_can_decide(source: str, expected: Any) -> None:
     given_ = {"cfg": {"a": 1, "b": True, "c": 2, "n": 1}, "own": ["x"]}
-    assert simple.value(read(source), given_) == expected
+    assert simple.decided(read(source), given_) == expected
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_what_it_can_decide(source: str, expected: Any) -> None:
     ],
 )
 def test_what_it_cannot_is_the_engines(source: str) -> None:
-    assert simple.value(read(source), {"cfg": {"a": 1, "zero": 0, "most": 2**63 - 1}}) is simple.OPEN
+    assert simple.decided(read(source), {"cfg": {"a": 1, "zero": 0, "most": 2**63 - 1}}) is simple.OPEN
 
 
 def test_shipped_expressions_are_decided_as_the_engine_decides_them() -> None:

@@ -18,6 +18,8 @@ from tuneport.types import Finding, Json
 MAX_SOURCE = 2048
 MAX_BRACKETS = 32
 MAX_ITERATIONS = 10_000
+MAX_COPIES = 5_000_000
+"""The engine copies what a name stands for, to its last element, wherever the name is written."""
 VARIABLES = ("cfg", "own", "params", "topology", "data", "model", "teacher", "env", "files", "request")
 
 FUNCTIONS = frozenset(
@@ -34,6 +36,10 @@ _TEXT = r""""(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'"""
 _ODD = r"""[A-Za-z0-9_]"|//|`|'"""
 _CONFIG_PATH = r"\bcfg((?:\.[A-Za-z_][A-Za-z0-9_]*)+)\s*(\()?"
 _WHOLE_CONFIG = r"(?<![.\w])cfg(?!\.[A-Za-z_]|\w)"
+_NAME = r"(?<![.\w])[A-Za-z_]\w*(?!\w|\s*\()"
+# A pattern that is compiled in no time: the engine compiles it anew for every element.
+_PATTERN = r"""\.\s*matches\s*\((?!\s*(?:"[^"\\{]*"|'[^'\\{]*')\s*\))"""
+_PATTERN_COST = 50_000
 _PLACEHOLDER = r"\{([A-Za-z_][A-Za-z0-9_.\[\]-]*)\}"
 
 
@@ -54,12 +60,13 @@ class Rules:
         self._plan = simple.planned(sources, config_paths) if sources else None
 
     @cached_property
-    def _context(self) -> tuple[Any, int]:
-        """The engine's variables, and the length of the longest list in them."""
+    def _context(self) -> tuple[Any, int, int]:
+        """The engine's variables, the length of the longest list in them, and how much they hold."""
         paths = self._plan.open_paths(self._given) if self._plan else None
         asked = self._given if paths is None else {**self._given, "cfg": _pruned(self._given["cfg"], paths)}
         named = {name: _cel_value(value) for name, value in asked.items()}
-        return _engine().Context(variables=named), max(_longest(value) for value in named.values())
+        longest = max(_longest(value) for value in named.values())
+        return _engine().Context(variables=named), longest, sum(map(_weight, named.values()))
 
     def holds(self, source: str) -> bool:
         """The value of a boolean expression.
@@ -67,18 +74,20 @@ class Rules:
         Raises:
             Undecided: an input is absent, has an unexpected type, or the work is out of bounds.
         """
-        said = simple.value(self._plan.trees.get(source), self._given) if self._plan else simple.OPEN
+        said = simple.decided(self._plan.trees.get(source), self._given) if self._plan else simple.OPEN
         if isinstance(said, simple.Missing):
             raise Undecided(repr(said.name))
         return said if isinstance(said, bool) else self._evaluated(source)
 
     def _evaluated(self, source: str) -> bool:
-        context, longest = self._context
+        context, longest, weight = self._context
         depth = macro_depth(source)
         # Adding lists is the one way to make longer ones than there are.
         longest = max(longest, source.count(",")) * (1 + source.count("+"))
         if depth and longest**depth > MAX_ITERATIONS:
             raise Undecided(f"more than {MAX_ITERATIONS} steps")
+        if _copies(source, longest, depth, weight) > MAX_COPIES:
+            raise Undecided("more values than are worth copying")
         program = _program(source)
         try:
             result = program.execute(context)
@@ -174,6 +183,43 @@ def macro_depth(source: str) -> int:
         elif sign == ")" and stack:
             depth -= stack.pop()
     return deepest
+
+
+def _copies(source: str, longest: int, depth: int, weight: int) -> int:
+    """How many values the engine copies at most, where the variables hold `weight` of them."""
+    once, each, makes, grown, slow = _names(source)
+    made = (weight + len(source) // 16) * grown
+    visits: int = longest**depth
+    # A list that a loop makes is copied whole with every element that joins it.
+    return once * made + visits * (longest if makes else 1) * each * made + visits * slow * _PATTERN_COST
+
+
+@lru_cache(maxsize=4096)
+def _names(source: str) -> tuple[int, int, bool, int, int]:
+    """How often an expression names what may be large, outside its loops and in them; whether a loop makes
+    a list, how much larger than the variables that may be; and how many patterns in loops are slow."""
+    bare = re.sub(_TEXT, '""', source)
+    loops = {match.start(1): match[2] for match in re.finditer(_MACRO, bare)}
+    makes = {match.end() - 1 for match in re.finditer(r"\.\s*(?:map|filter)\s*\(", bare)} & loops.keys()
+    large = {*VARIABLES}
+    # What a loop goes through is small, but for what an expression has put together from variables.
+    if makes or re.search(r"\[[^\]]*(?<![.\w])[A-Za-z_]", bare):
+        large |= {*loops.values()}
+    once = each = 0
+    grown = 1
+    stack: list[tuple[int, int]] = []  # where each open bracket is, and how many names came before it
+    for match in re.finditer(rf"[()]|{_NAME}", bare):
+        if match[0] == "(":
+            stack.append((match.start(), once + each))
+        elif match[0] == ")" and stack:
+            start, before = stack.pop()
+            if start in makes:
+                grown *= max(1, once + each - before - 1)  # less the one that says what the loop's name is
+        elif match[0] in large:
+            within = any(start in loops for start, _before in stack)
+            once, each = once + (not within), each + within
+    slow = len(re.findall(_PATTERN, source)) if loops else 0
+    return once, each, bool(makes), grown, slow
 
 
 def rule_problems(document: Document) -> list[Finding]:
@@ -281,3 +327,12 @@ def _longest(value: Json) -> int:
     if isinstance(value, list):
         return max([len(value), *map(_longest, value)], default=0)
     return 1
+
+
+def _weight(value: Json) -> int:
+    """How much is copied with a value: each that it holds, and each 64 characters of a text."""
+    if isinstance(value, dict):
+        return 1 + sum(_weight(item) for item in value.values())
+    if isinstance(value, list):
+        return 1 + sum(map(_weight, value))
+    return 1 + len(value) // 64 if isinstance(value, str) else 1

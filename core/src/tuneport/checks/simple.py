@@ -26,6 +26,12 @@ _LIMIT = 2**63
 """Beyond it the engine's whole numbers overflow."""
 _MOST = 1_000
 """Longer lists are the engine's, which is faster and bounds its work."""
+_STEPS = 10_000
+"""Beyond so many elements visited the rest is left to the engine, whose bound then says no."""
+_PART = 32
+"""So many parts of an expression, or elements searched, count for one element visited."""
+_LEFT = ""
+"""The name, which no variable can have, of the steps that are left to an evaluation."""
 _TYPES = {
     type(None): "null_type",
     bool: "bool",
@@ -70,7 +76,7 @@ class Plan(NamedTuple):
         """The paths of what is left to the engine, longer ones before what holds them; None for all."""
         found: set[tuple[str, ...]] = set()
         for source, paths in self.paths.items():
-            if value(self.trees[source], variables) is OPEN:
+            if decided(self.trees[source], variables) is OPEN:
                 if paths is None:
                     return None
                 found.update(map(tuple, paths))
@@ -97,8 +103,13 @@ def planned(sources: tuple[str, ...], paths: Callable[[tuple[str]], Paths | None
     return Plan(trees, {source: found[1] for source, found in zip(sources, kept, strict=True)})
 
 
+def decided(tree: Node | None, variables: Variables) -> Any:
+    """What an expression comes to, within bounded work: a value, `Missing`, or `OPEN`."""
+    return value(tree, {**variables, _LEFT: [_STEPS]})
+
+
 def value(tree: Node | None, variables: Variables) -> Any:
-    """What an expression comes to: a value, `Missing`, or `OPEN`."""
+    """What a part of an expression comes to, out of the steps of the whole."""
     return _KINDS[tree[0]](tree, variables) if tree else OPEN
 
 
@@ -180,7 +191,12 @@ def _each(node: Node, variables: Variables, settles: bool) -> Any:
     if type(items) is not list or len(items) > _MOST:
         return items if type(items) is Missing else OPEN
     inner = dict(variables)
+    left = variables[_LEFT]
+    cost = 1 + _parts(node[3]) // _PART
     for item in items:
+        left[0] -= cost
+        if left[0] < 0:
+            return OPEN
         inner[node[2]] = item
         found = value(node[3], inner)
         if type(found) is not bool:
@@ -188,6 +204,17 @@ def _each(node: Node, variables: Variables, settles: bool) -> Any:
         if found is settles:
             return settles
     return not settles
+
+
+def _parts(node: Node) -> int:
+    return 1 + sum(_parts(part) for part in node if type(part) is list)
+
+
+def _member(node: Node, variables: Variables) -> Any:
+    item, items = (_KINDS[operand[0]](operand, variables) for operand in node[1:])
+    if type(items) is list:
+        variables[_LEFT][0] -= len(items) // _PART
+    return _unknown(item, items) or _in(item, items)
 
 
 def _strict(work: Callable[..., Any]) -> Callable[[Node, Variables], Any]:
@@ -303,7 +330,7 @@ _KINDS: dict[str, Callable[[Node, Variables], Any]] = {
     "<=": _strict(_ordered(le)),
     ">": _strict(_ordered(gt)),
     ">=": _strict(_ordered(ge)),
-    "in": _strict(_in),
+    "in": _member,
     "+": _strict(_computed(add)),
     "-": _strict(_computed(sub)),
     "*": _strict(_computed(mul)),

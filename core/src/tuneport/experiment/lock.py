@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from itertools import islice, product
 from pathlib import Path
 
 from tuneport.errors import NotFound, TuneportError, Untrusted
@@ -14,16 +15,28 @@ from tuneport.registry import store
 from tuneport.types import Finding, Json
 
 NAME = "recipe.lock.json"
+_MOST = 500
+"""So many locks are tried to say which one was edited; a catalog may have far more."""
 
 
 def make(method_id: str, version: str) -> dict[str, Json]:
     """The lock of a method at a release, as the catalog has it now. `trust` is there where the site asks
     for a level."""
+    lock = _body(method_id, version)
+    if required_trust()[0] != "unsigned":
+        from tuneport.registry import trust
+
+        lock["trust"] = trust.recorded(lock["framework"]["kind"])
+    lock["lock_digest"] = _own_digest(lock)
+    return lock
+
+
+def _body(method_id: str, version: str) -> dict[str, Json]:
     from tuneport.registry import catalog
 
     method = catalog.method(method_id, version)
     published = catalog.release_spec(method.framework, version)
-    lock: dict[str, Json] = {
+    return {
         "recipe": {
             "name": method_id,
             "version": str(method.spec.get("version", "1")),
@@ -32,12 +45,6 @@ def make(method_id: str, version: str) -> dict[str, Json]:
         "framework": {"kind": method.framework, "version": version, "runtime_id": published["runtime"]["id"]},
         "requires": {"core": method.spec.get("requires", {}).get("core", ">=0.1")},
     }
-    if required_trust()[0] != "unsigned":
-        from tuneport.registry import trust
-
-        lock["trust"] = trust.recorded(method.framework)
-    lock["lock_digest"] = _own_digest(lock)
-    return lock
 
 
 def _own_digest(lock: Mapping[str, Json]) -> str:
@@ -119,7 +126,7 @@ def _shape(lock: Json, content: str, place: str, hint: str) -> Iterator[Finding]
         key = ".".join(str(part) for part in path)
         unknown = message.partition("'")[2].rpartition("'")[0] if message.startswith("unknown key") else ""
         name = ".".join(filter(None, (key, unknown)))
-        line = _line(content, name.rpartition(".")[2])
+        line = _line(content, name)
         text = f"{key}: {message}" if key else message
         yield Finding("lock-schema", "error", text, fix if "did you mean" in fix else hint, name, place, line)
 
@@ -130,16 +137,19 @@ def _sealed(lock: Mapping[str, Json], content: str, place: str, hint: str) -> It
 
     body = {key: value for key, value in lock.items() if key != "lock_digest"}
     if digest(body) != lock["lock_digest"]:
-        changed = ", ".join(_edited(lock)) or "some value"
+        edited = _edited(lock)
+        changed = ", ".join(edited) or "some value"
         message = f"recipe.lock.json was edited after it was written: {changed}"
-        key = next(iter(_edited(lock)), "lock_digest")
-        yield Finding(
-            "lock-tampered", "error", message, hint, key, place, _line(content, key.rpartition(".")[2])
-        )
+        key = next(iter(edited), "lock_digest")
+        yield Finding("lock-tampered", "error", message, hint, key, place, _line(content, key))
 
 
 def _edited(lock: Mapping[str, Json]) -> list[str]:
-    """Which fields differ from the lock that the catalog would write for what this one claims to be."""
+    """Which fields differ from the lock that this one was written as; where the catalog has no such lock,
+    from the one that it would write for what this one claims to be."""
+    written = _written_as(lock)
+    if written:
+        return [key for key, _old, _new in differences(lock, written)]
     try:
         fresh = make(lock["recipe"]["name"], lock["framework"]["version"])
     except TuneportError as error:
@@ -147,6 +157,37 @@ def _edited(lock: Mapping[str, Json]) -> list[str]:
             return ["framework.version"]
         return ["recipe.name"] if error.code in ("method-unknown", "framework-unknown") else []
     return [key for key, old, new in differences(lock, fresh) if old != new]
+
+
+def _written_as(lock: Mapping[str, Json]) -> dict[str, Json] | None:
+    """The lock, of those that the catalog would write, whose digest this one still has."""
+    from tuneport.registry.digest import digest
+
+    trusted = {key: lock[key] for key in ("trust",) if key in lock}
+    for name, version in islice(_alike(lock), _MOST):
+        try:
+            body = _body(name, version) | trusted
+        except TuneportError:
+            continue
+        if digest(body) == lock["lock_digest"]:
+            return {**body, "lock_digest": lock["lock_digest"]}
+    return None
+
+
+def _alike(lock: Mapping[str, Json]) -> Iterator[tuple[str, str]]:
+    """Methods and releases that a lock may have been for, those first that differ in one of the two."""
+    from tuneport.registry import catalog
+
+    name, locked = lock["recipe"]["name"], lock["framework"]["version"]
+    yield name, locked
+    for kind in dict.fromkeys((lock["framework"]["kind"], name.partition("/")[0])):
+        try:
+            methods, releases = [row[0] for row in catalog.methods(kind)], catalog.releases(kind)
+        except TuneportError:
+            continue
+        yield from ((name, version) for version in releases)
+        yield from ((method, locked) for method in methods)
+        yield from product(methods, releases)
 
 
 def differences(lock: Mapping[str, Json], fresh: Mapping[str, Json]) -> list[tuple[str, Json, Json]]:
@@ -174,7 +215,7 @@ def check(lock: Mapping[str, Json], place: Path, version: str = "") -> Iterator[
     content = read_text(place, 64 * 1024)
 
     def finding(code: str, message: str, hint: str, key: str) -> Finding:
-        return Finding(code, "error", message, hint, key, file, _line(content, key.rpartition(".")[2]))
+        return Finding(code, "error", message, hint, key, file, _line(content, key))
 
     if kind != name.partition("/")[0]:
         message = f"the lock says framework {kind!r} for the method {name!r}"
@@ -207,7 +248,7 @@ def check(lock: Mapping[str, Json], place: Path, version: str = "") -> Iterator[
             f"`tp recipe upgrade EXP --framework-version {version}` moves it",
             "--framework-version",
             file,
-            _line(content, "version"),
+            _line(content, "framework.version"),
         )
 
 
@@ -236,8 +277,17 @@ def _meets(version: str, wanted: str) -> bool:
 
 
 def _line(content: str, key: str) -> int:
-    """The line of the first `"key":` in the file; 0 where there is none."""
-    for number, line in enumerate(content.splitlines(), 1):
-        if f'"{key}"' in line:
-            return number
+    """The line of the first key with this path, or with this end of one; 0 where there is none."""
+    wanted = key.split(".")
+    here: list[str] = []
+    name = ""
+    for token in re.finditer(r'"((?:\\.|[^"\\])*)"(\s*:)?|[{}]', content):
+        if token[0] == "{":
+            here.append(name)
+        elif token[0] == "}":
+            here = here[:-1]
+        elif token[2]:
+            name = token[1]
+            if [*here, name][-len(wanted) :] == wanted:
+                return content.count("\n", 0, token.start()) + 1
     return 0
