@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-FRAMEWORKS = r"\b(verl|openrlhf|nemo[-_]?rl|trl|deepspeed|vllm|sglang|megatron)\b"
+_NAMES = "verl openrlhf nemo[-_]?rl trl deepspeed vllm sglang megatron evalkit evalscope lm.?eval ms-?swift"
+FRAMEWORKS = rf"\b({_NAMES.replace(' ', '|')})\b"
 
 
 def tracked(*patterns: str) -> list[Path]:
@@ -41,6 +42,18 @@ def test_the_core_names_no_framework() -> None:
         if re.search(FRAMEWORKS, line, re.IGNORECASE)
     ]
     assert not named
+
+
+def test_the_core_compares_no_versions() -> None:
+    """What differs between releases is data. Their order, and the ranges that plugins and pins say, are read
+    as the packaging library has them."""
+    known = {"registry/catalog.py"}
+    found = {
+        str(path.relative_to(ROOT / "core/src/tuneport"))
+        for path in tracked("core/src/*.py", "core/src/**/*.py")
+        if "packaging.version" in path.read_text("utf-8")
+    }
+    assert found <= known
 
 
 def test_code_of_a_framework_says_why_it_is_no_manifest() -> None:

@@ -39,7 +39,7 @@ DATA = {
 @click.option("--framework-version", metavar="V", default="", help="A release other than the default.")
 @json_option
 def command(method: str, kind: str, framework_version: str, as_json: bool) -> None:
-    """List every method, a framework's methods (ID is a framework), or one method's parameters.
+    """List every method, those of a framework or of that name (ID is either), or one method's parameters.
 
     --data lists the methods for the data that one has, such as pairs, good-bad-labels or verifiable-answers.
     A file, or a folder that `datasets` saved, is looked into: listed is what reads its rows as they are, set
@@ -127,7 +127,10 @@ def _for_file(framework: str, file: str, as_json: bool) -> None:
 def _list(framework: str, as_json: bool) -> None:
     from tuneport.registry import catalog, sources
 
-    rows = catalog.methods(framework)
+    rows = catalog.methods("" if framework not in catalog.frameworks() else framework)
+    if framework and framework not in catalog.frameworks():
+        named = [row for row in rows if row[0].partition("/")[2] == framework]
+        rows = named or catalog.methods(framework)  # which says that there is no such framework
     if as_json:
         listed = [{"method": name, "title": title, "problem": problem} for name, title, problem in rows]
         print_json({"ok": True, "methods": listed})
@@ -140,7 +143,7 @@ def _list(framework: str, as_json: bool) -> None:
     for problem in sources.sources()[1]:
         talk(problem)
     if not rows:
-        talk("no methods: install a plugin, for example pip install tuneport-pytorch")
+        talk("no methods: install the plugin of a framework")
 
 
 def _show(method_id: str, version: str, as_json: bool) -> None:

@@ -59,11 +59,16 @@ def rehearse(experiment: str, plan: LaunchPlan, report: Report, *, as_json: bool
     """Print what the fleet would be asked."""
     from tuneport import workflow
     from tuneport.api import Experiment
+    from tuneport.experiment.findings import finding_to_json
     from tuneport.jobs import manager
 
     request, shown = manager.render(plan, workflow.fleet_of(report), Experiment(experiment).path)
+    tell(report, quiet=as_json)
     if shown and not as_json:
         data(shown)
+    elif as_json:
+        found = [finding_to_json(finding) for finding in report.findings]
+        print_json({"ok": True, "request": request, "findings": found})
     else:
         print_json({"ok": True, "request": request})
     return 0

@@ -51,7 +51,7 @@ def _shared(one: Object, pods: Iterable[Pod]) -> None:
                 f"{gpus(container)} GPUs share a /dev/shm of 64 MiB: data loaders and NCCL run out of it"
             )
             hint = "mount an emptyDir with medium: Memory at /dev/shm"
-            source = "PyTorch documentation, torch.utils.data; containerd's default mounts"
+            source = "containerd, default mounts of a container"
             one.say("kube-shm", "warning", (*place, "volumeMounts"), message, hint, source)
 
 
