@@ -31,6 +31,7 @@ OK: list[list[str]] = [
     ["ls"],
     ["methods"],
     ["methods", "acme"],
+    ["methods", "tune"],
     ["methods", "acme/tune"],
     ["methods", "acme/tune", "--framework-version", "2.0.0"],
     ["plugins"],
