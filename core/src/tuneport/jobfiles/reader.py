@@ -97,9 +97,7 @@ def _trains(one: Object) -> bool:
 
 
 def _kubernetes(one: Object, services: Mapping[str, Mapping[str, Any]], *, together: bool) -> list[_Started]:
-    """Args:
-    together: several objects of the file train, perhaps with one another.
-    """
+    """What an object starts. `together`: several objects of the file train, perhaps with one another."""
     fields.check(one)
     found = pods.found(one)
     for pod in found:
