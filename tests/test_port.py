@@ -421,6 +421,22 @@ def test_steps_of_another_kind_are_told(project: api.Project) -> None:
     assert "port-step" not in {finding.code for finding in one.findings}
 
 
+def test_openrlhf_counts_the_steps_that_verl_counts(project: api.Project) -> None:
+    """openrlhf/trainer/ppo_trainer.py, BasePPOTrainer.train_step: one more for each batch of rollouts, however
+    many optimizer steps it makes; eval.steps, ckpt.save_steps and logger.logging_steps are held against it."""
+    project.new("a", "verl/grpo")
+    sets = ("train_batch_size=64", "mini_batch_size=16", "eval_every=10", "save_every=20")
+    there = ported("a", "openrlhf/grpo", "b", sets=sets)
+    back = ported("b", "verl/grpo", "c")
+    for made in (there, back):
+        assert made.steps[0]["updates"] == made.steps[1]["updates"] == 4
+        assert (made.after["eval_every"], made.after["save_every"]) == (10, 20)
+        assert not warned(made, "port-step")
+    said = warned(ported("b", "trl/grpo", "d", sets=("log_every=5",)), "port-step")
+    assert set(said) >= {"eval_every", "save_every", "log_every"}
+    assert "10 of the first are 40 of the other" in said["eval_every"]
+
+
 def test_a_whole_number_is_written_as_one(project: api.Project) -> None:
     project.new("a", "trl/grpo")
     made = ported("a", "verl/grpo", "b")
