@@ -31,6 +31,8 @@ CONTRACT = [
     "learning_rate",
     "lr_schedule",
     "weight_decay",
+    "adam_beta1",
+    "adam_beta2",
     "grad_clip",
     "train_batch_size",
     "mini_batch_size",
@@ -62,6 +64,7 @@ SETTINGS: list[dict[str, Json]] = [
     },
     {"learning_rate": 3e-7, "lr_schedule": "cosine", "epochs": 2, "clip_ratio": 0.1, "temperature": 0.7},
     {"use_kl_loss": True, "kl_loss_coef": 0.02, "entropy_coeff": 0.001},
+    {"adam_beta1": 0.8, "adam_beta2": 0.95, "weight_decay": 0.1},
     {"lora_rank": 32, "lora_alpha": 64, "learning_rate": 2e-5},
 ]
 
@@ -348,6 +351,31 @@ def test_the_two_halves_of_one_key_come_along(project: api.Project) -> None:
     assert (back.after["adam_beta1"], back.after["adam_beta2"]) == (0.8, 0.9)
 
 
+@pytest.mark.parametrize("version", ["0.9.0", "0.9.1"])
+@pytest.mark.parametrize(
+    ("method", "key", "target", "becomes"),
+    [
+        ("grpo", "actor_rollout_ref.actor.optim.betas", "openrlhf/grpo", "actor.adam.betas"),
+        ("ppo", "actor_rollout_ref.actor.optim.betas", "openrlhf/ppo", "actor.adam.betas"),
+        ("sft", "optim.betas", "openrlhf/sft", "adam.betas"),
+        ("sft", "optim.betas", "nemo-rl/sft", "policy.optimizer.kwargs.betas"),
+    ],
+)
+def test_the_averages_of_adam_come_along_from_defaults_and_native_keys(
+    project: api.Project, version: str, method: str, key: str, target: str, becomes: str
+) -> None:
+    """verl/workers/config/optimizer.py, OptimizerConfig: 0.9 and 0.999, where others have 0.95."""
+    parquet = {"train_data": "/data/train.parquet", "validation_data": "/data/test.parquet"}
+    project.new("a", f"verl/{method}", version)
+    assert _native(ported("a", target, "b", **parquet))[becomes] == [0.9, 0.999]
+    config = project.folder.experiments / "a/config.yaml"
+    config.write_text(f"{config.read_text()}\n{key}: [0.8, 0.95]\n")
+    made = ported("a", target, "c", **parquet)
+    assert _native(made)[becomes] == [0.8, 0.95] and key not in dict(made.left)
+    back = workflow.port("c", Flags(**{**REQUEST, **parquet}), f"verl/{method}", "d", version)
+    assert _native(back)[key] == [0.8, 0.95]
+
+
 def test_a_rise_that_stays_behind_is_told(project: api.Project) -> None:
     project.new("a", "trl/grpo")
     found = warned(ported("a", "openrlhf/grpo", "b", sets=("warmup_steps=7",)), "port-default")
@@ -422,8 +450,8 @@ def test_steps_of_another_kind_are_told(project: api.Project) -> None:
 
 
 def test_openrlhf_counts_the_steps_that_verl_counts(project: api.Project) -> None:
-    """openrlhf/trainer/ppo_trainer.py, BasePPOTrainer.train_step: one more for each batch of rollouts, however
-    many optimizer steps it makes; eval.steps, ckpt.save_steps and logger.logging_steps are held against it."""
+    """openrlhf/trainer/ppo_trainer.py, BasePPOTrainer.train_step: one more for each batch of rollouts,
+    however many optimizer steps it makes; eval.steps, ckpt.save_steps and logger.logging_steps go by it."""
     project.new("a", "verl/grpo")
     sets = ("train_batch_size=64", "mini_batch_size=16", "eval_every=10", "save_every=20")
     there = ported("a", "openrlhf/grpo", "b", sets=sets)

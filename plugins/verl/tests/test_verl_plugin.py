@@ -134,6 +134,32 @@ def test_several_turns_bring_the_loop_that_calls_tools(workshop: Any) -> None:
     assert config["actor_rollout_ref.rollout.agent.default_agent_loop"] == "mine"
 
 
+@pytest.mark.parametrize("engine", ["fsdp", "veomni", "torchtitan"])
+@pytest.mark.parametrize(
+    ("given", "both"),
+    [({"adam_beta1": 0.8}, [0.8, 0.999]), ({"adam_beta1": 0.8, "adam_beta2": 0.95}, [0.8, 0.95])],
+)
+def test_the_averages_of_adam_share_a_key(
+    workshop: Any, engine: str, given: dict[str, float], both: list[float]
+) -> None:
+    for method, prefix in (("verl/ppo", "actor_rollout_ref.actor."), ("verl/sft", "")):
+        compiled = workshop.compile(method, set={"engine": engine, **given})
+        assert compiled.context.config[f"{prefix}optim.betas"] == both
+        if prefix:
+            assert compiled.context.config["critic.optim.betas"] == [0.9, 0.999]
+
+
+def test_megatron_reads_the_averages_of_adam_elsewhere(workshop: Any) -> None:
+    for method, prefix in (("verl/grpo", "actor_rollout_ref.actor."), ("verl/sft", "")):
+        compiled = workshop.compile(method, set={"engine": "megatron", "adam_beta2": 0.95})
+        config = compiled.context.config
+        assert not said(compiled)
+        assert config[f"{prefix}optim.override_optimizer_config.adam_beta2"] == 0.95
+        assert config[f"{prefix}optim.betas"] == [0.9, 0.999]
+        words = [word for word in argv(compiled) if isinstance(word, str)]
+        assert f"+{prefix}optim.override_optimizer_config.adam_beta2=0.95" in words
+
+
 def test_resuming_from_a_place_is_a_mode_of_its_own(workshop: Any) -> None:
     config = workshop.compile(set={"resume_from": "/out/global_step_20"}).context.config
     assert config["trainer.resume_mode"] == "resume_path"

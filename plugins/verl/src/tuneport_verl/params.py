@@ -8,6 +8,7 @@ from tuneport.compiler.adapter import variant
 from tuneport.types import Context, Json
 
 _RL = "actor_rollout_ref"
+_BETAS = ("adam_beta1", "adam_beta2")
 
 
 def values(context: Context) -> dict[str, Json]:
@@ -36,7 +37,18 @@ def values(context: Context) -> dict[str, Json]:
         found[f"{_RL}.rollout.agent.default_agent_loop"] = params["agent_loop"]
     if "gradient_checkpointing" in params and variant(context) == "megatron" and rl:
         found.update(_recompute(bool(params["gradient_checkpointing"])))
-    return found
+    return found | _pair(context)
+
+
+def _pair(context: Context) -> dict[str, Json]:
+    """The two halves of Adam's betas, which share one key except in Megatron."""
+    given = context.request.params
+    if variant(context) == "megatron" or not any(name in given for name in _BETAS):
+        return {}
+    (key,) = context.method.params[_BETAS[0]].keys
+    both = context.config.get(key)
+    both = both if isinstance(both, list) and len(both) == 2 else [0.9, 0.999]
+    return {key: [given.get(name, value) for name, value in zip(_BETAS, both, strict=True)]}
 
 
 def _recompute(on: bool) -> dict[str, Json]:
